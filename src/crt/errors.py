@@ -2,7 +2,7 @@
 
 
 class CrtError(Exception):
-    """Says what happened, where, with which value, and what to do; the command line exits with 2."""
+    """Says what happened, where, with which value, and what to do; `crt` exits with 2."""
 
 
 class ConfigError(CrtError):

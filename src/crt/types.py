@@ -1,9 +1,8 @@
 """The few things everything else is made of."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +24,24 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with a checkable answer."""
+    """A question with a checkable answer.
+
+    Several answers that all must be given stand comma-separated in `answer`, in any order; an
+    ordered tuple has its parentheses. `options` are a multiple-choice question's, in order, and
+    `answer` is then the letter. `tolerance` is the absolute error a numeric answer may have.
+    """
 
     id: str
     question: str
     answer: str
     source: str = ""
+    options: tuple[str, ...] = ()
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One graded response. `length` counts generated tokens: EOS is in, prompt and padding are not."""
+    """One graded response; `length` is generated tokens: EOS counts, prompt and padding do not."""
 
     problem_id: str
     text: str

@@ -1,0 +1,63 @@
+"""crt <verb>: parse first, import heavy modules after."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+VERBS = {
+    "demo": "see the method work, on this machine, in a moment",
+    "show": "print a recipe's resolved configuration and what would run",
+    "data": "list, load and check data sets",
+    "grade": "grade responses against answers",
+}
+
+
+def parser_for(verb: str | None) -> argparse.ArgumentParser:
+    """The parser; only the chosen verb's module is loaded, so that `crt --help` is quick."""
+    parser = argparse.ArgumentParser(
+        prog="crt",
+        description="Make a reasoning language model think shorter without getting worse.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="<verb>", title="verbs")
+    for name, line in VERBS.items():
+        chosen = verbs.add_parser(name, help=line, description=line.capitalize() + ".")
+        if name == verb:
+            importlib.import_module(f"crt.commands.{name}").add_arguments(chosen)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb; bad input ends with one sentence on standard error and exit code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in arguments if not word.startswith("-")), None)
+    parser = parser_for(verb)
+    args = parser.parse_args(arguments)
+    if args.version:
+        from crt.version import __version__
+
+        print(f"crt {__version__}")
+        return 0
+    if args.verb is None:
+        parser.print_help()
+        return 0
+    return run_verb(args)
+
+
+def run_verb(args: argparse.Namespace) -> int:
+    """The verb's own exit code, 2 for bad input, 130 when interrupted, 141 for a closed pipe."""
+    from crt.errors import CrtError
+
+    try:
+        return importlib.import_module(f"crt.commands.{args.verb}").run(args)
+    except CrtError as error:
+        print(f"crt {args.verb}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"crt {args.verb}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `crt … | head`: the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
