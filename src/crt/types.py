@@ -4,14 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
-Goal = Literal["length", "accuracy", "mixed"]
-
 
 class Verdict(StrEnum):
     """What the grader says of a response. `UNGRADED` means that it could not tell: never wrong."""

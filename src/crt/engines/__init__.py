@@ -1,0 +1,1 @@
+"""What samples and takes gradient steps. Engines know nothing of the algorithm."""

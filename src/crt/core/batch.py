@@ -1,0 +1,134 @@
+"""A graded batch as arrays: P problems × G rollouts, the only thing the core sees."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crt.errors import DataError
+from crt.types import Rollout, Verdict
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+TruncatedAs = Literal["wrong", "grade", "mask"]
+
+
+def _none() -> BoolArray:
+    return np.zeros((0, 0), dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """P problems × G rollouts. A reference is a batch too: one sampled from a frozen policy.
+
+    `truncated` rollouts ran into the token cap. `muted` ones count in every statistic but take no
+    part in the gradient. Both may be left out, which means none.
+    """
+
+    problem_ids: tuple[str, ...]  # (P,)
+    correct: BoolArray  # (P, G)
+    length: Array  # (P, G) generated tokens
+    truncated: BoolArray = field(default_factory=_none)  # (P, G)
+    muted: BoolArray = field(default_factory=_none)  # (P, G)
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the one moment at which a frozen value is still made
+        set_field(self, "problem_ids", tuple(self.problem_ids))
+        set_field(self, "correct", _zeros_and_ones(self.correct))
+        set_field(self, "length", np.array(self.length, dtype=float))
+        shape = self.correct.shape
+        for name in ("truncated", "muted"):
+            flags: BoolArray = getattr(self, name)
+            set_field(
+                self, name, _zeros_and_ones(flags) if np.size(flags) else np.zeros(shape, bool)
+            )
+        if self.correct.ndim != 2 or 0 in shape:
+            raise ValueError(f"A batch is problems × rollouts, at least 1 × 1; got {shape}.")
+        if len(self.problem_ids) != shape[0] or len(set(self.problem_ids)) != shape[0]:
+            raise ValueError(f"{shape[0]} problems need as many ids, each once.")
+        for name in ("length", "truncated", "muted"):
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"`{name}` is {getattr(self, name).shape}, `correct` is {shape}.")
+        if not np.isfinite(self.length).all() or (self.length < 0).any():
+            raise ValueError("Every length must be a finite number of tokens, 0 or more.")
+        for name in ("correct", "length", "truncated", "muted"):
+            getattr(self, name).flags.writeable = False
+
+    @property
+    def accuracy(self) -> float:
+        """Â: the share of correct rollouts."""
+        return float(self.correct.mean())
+
+    @property
+    def accuracy_by_problem(self) -> Array:
+        """(P,)"""
+        return self.correct.mean(axis=1)
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens a response."""
+        return float(self.length.mean())
+
+    def select(self, problem_ids: Sequence[str]) -> Self:
+        """These problems, in this order."""
+        row = {problem_id: i for i, problem_id in enumerate(self.problem_ids)}
+        absent = [problem_id for problem_id in problem_ids if problem_id not in row]
+        if absent:
+            raise DataError(
+                f"{len(absent)} of {len(problem_ids)} problems have no reference rollouts, "
+                f"for example {absent[0]!r}. Measure the reference on the same problems."
+            )
+        rows = [row[problem_id] for problem_id in problem_ids]
+        return type(self)(
+            tuple(problem_ids),
+            self.correct[rows],
+            self.length[rows],
+            self.truncated[rows],
+            self.muted[rows],
+        )
+
+
+def batch_of(
+    rollouts: Sequence[Rollout], truncated_as: TruncatedAs = "wrong"
+) -> tuple[Batch | None, tuple[str, ...]]:
+    """The batch, and the problems left out because a rollout of theirs could not be graded.
+
+    The batch is None when every problem is left out. A truncated rollout is wrong whatever the
+    grader says of it (`wrong`, `mask`), unless it is to be graded as it stands (`grade`).
+    """
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.problem_id, []).append(rollout)
+    sizes = {len(group) for group in groups.values()}
+    if len(sizes) > 1:
+        raise ValueError(f"Every problem needs as many rollouts as the others; got {sizes}.")
+    trust = truncated_as == "grade"
+    left_out = [
+        problem_id
+        for problem_id, group in groups.items()
+        if any(r.verdict is Verdict.UNGRADED and (trust or r.stop == "eos") for r in group)
+    ]
+    kept = {problem_id: group for problem_id, group in groups.items() if problem_id not in left_out}
+    if not kept:
+        return None, tuple(left_out)
+    truncated = np.array([[r.stop == "length" for r in group] for group in kept.values()])
+    right = np.array([[r.verdict is Verdict.CORRECT for r in group] for group in kept.values()])
+    batch = Batch(
+        problem_ids=tuple(kept),
+        correct=right if trust else right & ~truncated,
+        length=np.array([[r.length for r in group] for group in kept.values()], dtype=float),
+        truncated=truncated,
+        muted=truncated if truncated_as == "mask" else _none(),
+    )
+    return batch, tuple(left_out)
+
+
+def _zeros_and_ones(values: ArrayLike) -> BoolArray:
+    """As booleans; anything but 0 and 1, NaN above all, is refused."""
+    array = np.array(values)
+    if not np.isin(array, (0, 1)).all():
+        raise ValueError("Correctness and flags are 0 or 1 for every rollout, nothing between.")
+    return array.astype(bool)

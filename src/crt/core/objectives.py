@@ -1,0 +1,212 @@
+"""The paper's method: a graded batch in, what this step optimises and why out.
+
+`Shorten` is Stage I (Alg. 1), `Refine` Stage II (Eq. 4), `PrimalDual` the appendix's algorithm.
+An objective is a frozen value; `step` returns the decision and the objective of the next step,
+which differs only where the objective has a memory (fields marked as state).
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, Self
+
+import numpy as np
+
+from crt.core.batch import Array, Batch, BoolArray
+from crt.core.guard import EDGE, Gap, Slack, paired_gap, slack_of
+from crt.core.length import LengthOn, length_reward, normalised_length
+
+Goal = Literal["length", "accuracy", "mixed"]
+
+STATE = {"state": True, "setting": False}  # moves during training, is no setting
+START = {"state": True, "setting": True}  # the setting is where it starts
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A reward (P, G), its weight in the advantage, and the rollouts that take part in it."""
+
+    reward: Array
+    among: BoolArray
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What this step optimises, and why.
+
+    `margin` is how far the constraint is from being broken; below 0 it is. `rectified` is the
+    share of problems on which the step repairs the constraint instead of improving the objective.
+    """
+
+    goal: Goal
+    terms: tuple[Term, ...]
+    margin: float
+    slack: float = 0.0
+    rectified: float = 0.0
+
+    @property
+    def reward(self) -> Array:
+        """(P, G) The weighted sum of the terms."""
+        return np.sum([term.weight * term.reward for term in self.terms], axis=0)
+
+
+class Objective(Protocol):
+    """Everything CRT says, and every method it is compared with, is such a function."""
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, Self]:
+        """The decision for this batch, and the objective of the next step."""
+        ...
+
+
+def accuracy_term(batch: Batch, weight: float = 1.0) -> Term:
+    """The indicator 1{y = y*}."""
+    return Term(batch.correct.astype(float), np.ones_like(batch.correct), weight)
+
+
+@dataclass(frozen=True)
+class Shorten:
+    """Stage I (Alg. 1): shorten while accuracy is within `tolerance + slack` of the reference.
+
+    `guard = "problem"` asks problem by problem instead of once for the batch. `smoothing` is the
+    weight of the past in the averaged gap; 0, the paper's reading, has no memory.
+    """
+
+    tolerance: float = 0.0  # ε
+    slack: Slack = 0.01  # η
+    guard: Literal["batch", "problem"] = "batch"
+    length_on: LengthOn = "all"
+    smoothing: float = 0.0
+    average_gap: float | None = field(default=None, metadata=STATE)
+    gap_noise: float = field(default=1.0, metadata=STATE)  # variance of the average / of one gap
+
+    def __post_init__(self) -> None:
+        require_between("tolerance", self.tolerance, 0.0, 1.0)
+        if self.slack != "auto":
+            require_between("slack", self.slack, 0.0, 1.0)
+        require_between("smoothing", self.smoothing, 0.0, 0.999)
+        if self.smoothing and self.guard == "problem":
+            raise ValueError(
+                "smoothing averages the gap of the whole batch, so it has no use with "
+                'guard = "problem": set smoothing = 0 or guard = "batch"'
+            )
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Shorten"]:
+        """Length steps while the guard holds, accuracy steps where it does not."""
+        gap = paired_gap(batch, reference)
+        average, noise = self._averaged(gap)
+        slack = slack_of(self.slack, gap.standard_error * noise**0.5)
+        margin = self.tolerance + slack - average
+        broken = np.full(len(batch.problem_ids), margin < -EDGE)
+        if self.guard == "problem":
+            broken = self._broken_problems(gap)
+        reward, among = length_reward(batch, batch.length, self.length_on)
+        rectify = broken[:, None]
+        term = Term(np.where(rectify, batch.correct, reward), rectify | among)
+        decision = Decision(_goal(broken), (term,), margin, slack, float(broken.mean()))
+        if not self.smoothing:
+            return decision, self
+        return decision, replace(self, average_gap=average, gap_noise=noise)
+
+    def _averaged(self, gap: Gap) -> tuple[float, float]:
+        """The average gap with this batch in it, and its variance in units of one batch's."""
+        if self.average_gap is None:
+            return gap.mean, 1.0
+        past, now = self.smoothing, 1.0 - self.smoothing
+        return past * self.average_gap + now * gap.mean, past**2 * self.gap_noise + now**2
+
+    def _broken_problems(self, gap: Gap) -> BoolArray:
+        """(P,) Whose accuracy is below its own reference by more than its own slack."""
+        slack = np.array([slack_of(self.slack, float(e)) for e in gap.standard_error_by_problem])
+        return self.tolerance + slack - gap.by_problem < -EDGE
+
+
+@dataclass(frozen=True)
+class Refine:
+    """Stage II (Eq. 4): raise accuracy while length stays at that of Stage I's result.
+
+    Both lengths are normalised with the frozen statistics of the reference, Stage I's result.
+    """
+
+    length_tolerance: float = 0.02  # δ
+    length_slack: float = 0.01  # η_L
+    length_on: LengthOn = "all"
+
+    def __post_init__(self) -> None:
+        require_between("length_tolerance", self.length_tolerance, 0.0, 1.0)
+        require_between("length_slack", self.length_slack, 0.0, 1.0)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Refine"]:
+        """Accuracy steps while the length is kept, length steps where it is not."""
+        if batch.problem_ids != reference.problem_ids:
+            raise ValueError("Stage II compares the same problems in batch and reference.")
+        level = normalised_length(batch.length, reference.length, frozen=True).mean()
+        limit = normalised_length(reference.length, reference.length, frozen=True).mean()
+        margin = float(limit + self.length_tolerance + self.length_slack - level)
+        if margin < -EDGE:
+            reward, among = length_reward(batch, reference.length, self.length_on, frozen=True)
+            return Decision("length", (Term(reward, among),), margin, self.length_slack, 1.0), self
+        return Decision("accuracy", (accuracy_term(batch),), margin, self.length_slack), self
+
+
+@dataclass(frozen=True)
+class PrimalDual:
+    """Primal-dual (appendix): length and λ·accuracy in one step, λ ← [λ + η_λ·ĝ]₊.
+
+    A plain projected step for λ: an adaptive one (Adam) would ignore the size of the violation.
+    """
+
+    tolerance: float = 0.0  # ε
+    multiplier: float = field(default=1.0, metadata=START)  # λ
+    multiplier_rate: float = 1.0  # η_λ
+    multiplier_limit: float = 20.0
+    length_on: LengthOn = "all"
+
+    def __post_init__(self) -> None:
+        require_between("tolerance", self.tolerance, 0.0, 1.0)
+        require_between("multiplier_rate", self.multiplier_rate, 0.0, 1e3)
+        require_between("multiplier_limit", self.multiplier_limit, 0.0, 1e6)
+        require_between("multiplier", self.multiplier, 0.0, self.multiplier_limit)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "PrimalDual"]:
+        """The step uses λ_t; the violation ĝ_t moves λ for the next one."""
+        violation = paired_gap(batch, reference).mean - self.tolerance  # ĝ
+        length = Term(*length_reward(batch, batch.length, self.length_on))
+        decision = Decision(
+            "mixed", (length, accuracy_term(batch, self.multiplier)), margin=-violation
+        )
+        moved = self.multiplier + self.multiplier_rate * violation
+        return decision, replace(self, multiplier=min(max(0.0, moved), self.multiplier_limit))
+
+
+@dataclass(frozen=True)
+class AccuracyOnly:
+    """Plain GRPO: the reward is correctness. A control."""
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "AccuracyOnly"]:
+        """Always an accuracy step; the margin is shown, not used."""
+        return Decision("accuracy", (accuracy_term(batch),), _shown_margin(batch, reference)), self
+
+
+@dataclass(frozen=True)
+class LengthOnly:
+    """No guard at all: the reward is −ℓ_norm. A control, and it collapses."""
+
+    length_on: LengthOn = "all"
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "LengthOnly"]:
+        """Always a length step; the margin is shown, not used."""
+        term = Term(*length_reward(batch, batch.length, self.length_on))
+        return Decision("length", (term,), _shown_margin(batch, reference)), self
+
+
+def _shown_margin(batch: Batch, reference: Batch) -> float:
+    return -paired_gap(batch, reference).mean
+
+
+def _goal(broken: BoolArray) -> Goal:
+    return "accuracy" if broken.all() else "mixed" if broken.any() else "length"
+
+
+def require_between(name: str, value: float, low: float, high: float) -> None:
+    """Refuses a setting outside its range, NaN among them."""
+    if not low <= value <= high:
+        raise ValueError(f"{name} = {value} is not between {low:g} and {high:g}")
