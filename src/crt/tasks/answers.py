@@ -45,8 +45,9 @@ def choice(fields: Fields) -> Parts:
     options = split_options(fields.get("options"))
     letter = _letter(fields.get("answer"), len(options))
     stem = _agieval_stem(_question(fields))
-    lines = [f"({chr(65 + i)}) {option}" for i, option in enumerate(options)]
-    return Parts("\n".join([stem, *lines]), letter, options)
+    shown = "\n".join(f"({chr(65 + i)}) {option}" for i, option in enumerate(options))
+    question = stem if stem.endswith(shown) else f"{stem}\n{shown}"
+    return Parts(question, letter, options)
 
 
 def olympiad(fields: Fields) -> Parts:

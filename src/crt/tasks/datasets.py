@@ -155,7 +155,7 @@ def load(
 
 def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> Loaded:
     """Several sets as one, in order: `["gsm8k", "math"]` is the paper's training data."""
-    parts = [load(name, parse(name).split if "/" in name else split, **options) for name in names]
+    parts = [load(name, None if names_split(name) else split, **options) for name in names]
     problems = tuple(problem for part in parts for problem in part)
     seen: set[str] = set()
     for problem in problems:
@@ -171,11 +171,16 @@ def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> 
     )
 
 
+def names_split(name: str) -> bool:
+    """Whether it is a named set's name with its split: `gsm8k/train`, but not `owner/name`."""
+    return "/" in name and name.partition("/")[0] in DATASETS
+
+
 def parse(name: str, split: str | None = None) -> Wanted:
     """`gsm8k/train:100` taken apart; a split said twice must be the same."""
     base, _, count = name.rpartition(":") if re.search(r":\d+$", name) else (name, "", "")
-    head, _, own = base.partition("/")
-    if head in DATASETS and own:
+    if names_split(base):
+        head, _, own = base.partition("/")
         if split not in (None, own):
             raise DataError(f"{name!r} names the split {own!r}, but {split!r} was asked for")
         base, split = head, own

@@ -1,0 +1,191 @@
+"""crt data: list, show, check and export data sets."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+
+from crt.errors import DataError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Four actions, each with its own options."""
+    actions = parser.add_subparsers(dest="action", metavar="<action>", required=True)
+    listing = actions.add_parser("list", help="names, splits, sizes, sources and licences")
+    _folder(listing)
+    show = actions.add_parser("show", help="print a few problems")
+    show.add_argument("name", help="NAME[/SPLIT][:COUNT], owner/name on the hub, or a file")
+    show.add_argument("-n", type=_count, default=5, help="how many to print (5)")
+    check = actions.add_parser("check", help="find duplicates and overlaps")
+    check.add_argument("names", nargs="+", metavar="name", help="such as gsm8k/train math500")
+    check.add_argument("--strict", action="store_true", help="exit with 1 if anything is found")
+    export = actions.add_parser("export", help="write problems as JSONL")
+    export.add_argument("name", help="NAME[/SPLIT][:COUNT], owner/name on the hub, or a file")
+    export.add_argument("--out", type=Path, required=True, help="the file to write")
+    export.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    for action in (show, check, export):
+        _loading(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the action says."""
+    actions = {"list": list_sets, "show": show, "check": check, "export": export}
+    return actions[args.action](args)
+
+
+def list_sets(args: argparse.Namespace) -> int:
+    """One row a split: where it is, and how many problems it has if it is in the folder."""
+    from crt.tasks.datasets import DATASETS, data_folder, local_file, parse
+
+    folder = data_folder(args.folder)
+    rows: list[tuple[str, ...]] = []
+    for name, dataset in DATASETS.items():
+        for split, hub in dataset.hub.items():
+            path = local_file(parse(name, split), dataset, folder)
+            size = str(_size(name, split, args.folder)) if path else "-"
+            rows.append((name, split, size, str(path or hub.id), dataset.licence))
+        if dataset.generator:
+            rows.append((name, "train, test", "endless", "made up", dataset.licence))
+    _table(("name", "split", "problems", "source", "licence"), rows)
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """A few problems, readable."""
+    loaded = _load(args.name, args)
+    for problem in loaded.problems[: args.n]:
+        within = f", within {problem.tolerance:g}" if problem.tolerance else ""
+        print(f"{problem.id}\n{problem.question}\nanswer: {problem.answer}{within}\n")
+    print(f"{len(loaded)} problems from {loaded.origin}, hash {loaded.hash[:16]}")
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """Duplicates inside each set and overlaps between every two of them."""
+    from crt.tasks import overlap
+
+    sets = {name: _load(name, args).problems for name in args.names}
+    rows: list[tuple[str, ...]] = []
+    examples: list[str] = []
+    found = 0
+    for where, groups in _groups(sets):
+        alike, near = groups
+        found += len(alike) + len(near)
+        golds = sum(map(overlap.disagree, alike))
+        rows.append((where, str(len(alike)), str(golds), str(len(near))))
+        examples += [f"{where}: same question: {_ids(group)}" for group in alike[:3]]
+        examples += [f"{where}: nearly the same: {_ids(group)}" for group in near[:3]]
+    _table(("where", "same question", "of these, golds differ", "nearly the same"), rows)
+    for example in examples:
+        print(example)
+    return 1 if found and args.strict else 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """Problems as JSONL that `crt` reads again; the file appears whole or not at all."""
+    if args.out.exists() and not args.force:
+        raise DataError(f"{args.out} is there already: choose another name, or --force")
+    if not args.out.parent.is_dir():
+        raise DataError(f"{args.out.parent} is not a folder: make it first")
+    loaded = _load(args.name, args)
+    unfinished = args.out.with_name(f".{args.out.name}.{os.getpid()}")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            for problem in loaded:
+                file.write(json.dumps(_record(asdict(problem)), ensure_ascii=False) + "\n")
+        unfinished.replace(args.out)
+    except OSError as error:
+        raise DataError(f"{args.out} cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    print(f"{len(loaded)} problems in {args.out}, hash {loaded.hash[:16]}")
+    return 0
+
+
+def _record(problem: dict) -> dict:
+    """Only what is there."""
+    return {name: value for name, value in problem.items() if value not in (None, "", ())}
+
+
+def _groups(sets: dict) -> Iterator[tuple[str, tuple[list, list]]]:
+    from crt.tasks import overlap
+
+    for name, problems in sets.items():
+        yield name, (overlap.duplicates(problems), overlap.near_duplicates(problems))
+    for (first, ours), (second, theirs) in combinations(sets.items(), 2):
+        pair = overlap.overlap(ours, theirs), overlap.near_overlap(ours, theirs)
+        yield f"{first} and {second}", pair
+
+
+def _ids(group: Sequence) -> str:
+    return " = ".join(problem.id for problem in group)
+
+
+def _load(name: str, args: argparse.Namespace):
+    from crt.tasks.datasets import load
+
+    loaded = load(
+        name,
+        args.split,
+        args.folder,
+        columns=args.columns,
+        config=args.config,
+        revision=args.revision,
+        seed=args.seed,
+        skip_bad=args.skip_bad,
+    )
+    if loaded.skipped:
+        print(f"{name}: {loaded.skipped} bad rows left out, such as", file=sys.stderr)
+        print(*(f"  {fault}" for fault in loaded.faults), sep="\n", file=sys.stderr)
+    return loaded
+
+
+def _size(name: str, split: str, folder: Path | None) -> int:
+    from crt.tasks.datasets import load
+
+    return len(load(name, split, folder, skip_bad=True))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal, tab-separated lines in a pipe."""
+    if not sys.stdout.isatty():
+        print(*("\t".join(row) for row in (head, *rows)), sep="\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
+
+
+def _loading(parser: argparse.ArgumentParser) -> None:
+    _folder(parser)
+    parser.add_argument("--split", help="train or test")
+    parser.add_argument("--seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
+    parser.add_argument("--skip-bad", action="store_true", help="leave out bad rows, count them")
+    parser.add_argument("--columns", type=_columns, default={}, help="question=…,answer=…")
+    parser.add_argument("--config", help="a hub id's config")
+    parser.add_argument("--revision", help="a hub id's commit, branch or tag")
+
+
+def _columns(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(field and column for field, _, column in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not question=…,answer=…")
+    return {field.strip(): column.strip() for field, _, column in pairs}
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
