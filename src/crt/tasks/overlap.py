@@ -13,7 +13,7 @@ RUN = 6  # words, numbers or signs in a run
 BOILERPLATE = 50  # a run in more problems than this says nothing
 
 _SPACING = re.compile(
-    r"\\(?:[,;:! >]|quad\b|qquad\b|left\b|right\b|displaystyle\b|limits\b)|[~$]|\\[()\[\]]"
+    r"\\(?:[,;:! >]|(?:q?quad|left|right|displaystyle|limits)(?![a-zA-Z]))|[~$]|\\[()\[\]]"
 )
 _DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 _WORD = re.compile(r"[a-z]+|\d+|[^\sa-z\d]")
@@ -74,7 +74,7 @@ def disagree(group: Group) -> bool:
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"\\[dt]frac\b", r"\\frac", text)
+    text = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\{(\w)\}", r"\1", text)  # x^{4} is x^4
     return _SPACING.sub("", text).casefold()
 

@@ -51,9 +51,9 @@ def _jsonl(path: Path) -> Iterator[Row]:
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Lines, of which an overlong one is read to its end but not kept."""
     while line := file.readline(LONGEST_LINE + 1):
-        rest = line
-        while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
-            rest = file.readline(LONGEST_LINE + 1)
+        rest = line if len(line) > LONGEST_LINE else b""
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(2**20)
         yield line
 
 
@@ -61,7 +61,7 @@ def _json_row(place: str, line: bytes) -> Row:
     if b"\0" in line:
         return Row(place, fault="contains a NUL byte")
     try:
-        return _object_row(place, json.loads(line.decode()))
+        return _object_row(place, json.loads(line.rstrip().decode()))
     except UnicodeDecodeError as error:
         return Row(place, fault=f"not UTF-8 at byte {error.start}")
     except json.JSONDecodeError as error:
@@ -108,7 +108,7 @@ def _csv(path: Path) -> Iterator[Row]:
                 yield _csv_row(f"{path}, line {previous + 1}", record)
                 previous = reader.line_num
         except csv.Error as error:  # where the next record starts is no longer known
-            raise DataError(f"{path}, line {reader.line_num}: not CSV: {error}") from None
+            raise DataError(f"{path}, line {previous + 1}: not CSV: {error}") from None
 
 
 def _csv_row(place: str, record: dict[Any, Any]) -> Row:
@@ -149,7 +149,10 @@ def hub_rows(
             loaded = load(hub_id, config, split=split, revision=revision)
         except Exception as error:  # whatever the hub client raises, the answer is the same
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{what} cannot be loaded from the hub: {reason}") from error
+            raise DataError(
+                f"{what} cannot be loaded from the hub: {reason}; without the hub, put the set's "
+                "file in a folder and set CRT_DATA to it"
+            ) from error
         for number, value in enumerate(loaded, start=1):
             yield Row(f"{what}, row {number}", dict(value))
 
