@@ -78,7 +78,7 @@ def check(args: argparse.Namespace) -> int:
         golds = sum(map(overlap.disagree, alike))
         rows.append((where, str(len(alike)), str(golds), str(len(near))))
         examples += [f"{where}: same question: {_ids(group)}" for group in alike[:3]]
-        examples += [f"{where}: nearly the same: {_ids(group)}" for group in near[:3]]
+        examples += [f"{where}: nearly the same: {_ids(group, '~')}" for group in near[:3]]
     _table(("where", "same question", "of these, golds differ", "nearly the same"), rows)
     for example in examples:
         print(example)
@@ -121,8 +121,8 @@ def _groups(sets: dict) -> Iterator[tuple[str, tuple[list, list]]]:
         yield f"{first} and {second}", pair
 
 
-def _ids(group: Sequence) -> str:
-    return " = ".join(problem.id for problem in group)
+def _ids(group: Sequence, sign: str = "=") -> str:
+    return f" {sign} ".join(problem.id for problem in group)
 
 
 def _load(name: str, args: argparse.Namespace):

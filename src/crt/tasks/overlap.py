@@ -8,7 +8,7 @@ from crt.types import Problem
 
 Group = tuple[Problem, ...]
 
-NEAR = 0.6  # share of the shorter question's runs of words: found by reading pairs of MATH
+NEAR = 0.6  # ours: share of the shorter question's runs that the other must have
 RUN = 6  # words, numbers or signs in a run
 BOILERPLATE = 50  # a run in more problems than this says nothing
 

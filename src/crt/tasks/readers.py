@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from crt.errors import DataError
 
-LONGEST_LINE = 16 * 2**20  # bytes: the longest problem of the known sets has 12 thousand
+LONGEST_LINE = 16 * 2**20  # bytes: the longest row of the known sets has 13 thousand
 LARGEST_JSON = 512 * 2**20  # bytes: a JSON array is read whole
 
 
