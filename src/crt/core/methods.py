@@ -1,6 +1,6 @@
 """The methods a recipe can name: one table, one class each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
 from crt.core.saturation import Saturation
@@ -10,9 +10,9 @@ from crt.core.saturation import Saturation
 class TwoStage:
     """CRT: Stage I until length saturates, then Stage II from its shortest feasible checkpoint."""
 
-    shorten: Shorten = Shorten()
-    refine: Refine = Refine()
-    saturation: Saturation = Saturation()
+    shorten: Shorten = field(default_factory=Shorten)
+    refine: Refine = field(default_factory=Refine)
+    saturation: Saturation = field(default_factory=Saturation)
 
     def __post_init__(self) -> None:
         if self.saturation.latest >= 1:

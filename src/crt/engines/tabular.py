@@ -128,4 +128,4 @@ def fit_two_stages(
     rest = replace(training, steps=training.steps - len(rows))
     reference, _ = short.sample(training.reference_rollouts, rng)
     refined, more = fit(short, refine, reference, rest, rng)
-    return short, refined, rows + more
+    return short, refined, [r | {"stage": 1} for r in rows] + [r | {"stage": 2} for r in more]

@@ -1,0 +1,45 @@
+# `make` lists the targets. Each sets up what it needs in .venv; only Python 3.11 and make are assumed.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export HF_HUB_DISABLE_TELEMETRY = 1
+# Two processes with two threads each fight for two cores.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM = false
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(VENV)/ready ## make .venv with everything pinned (the others do it by themselves)
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/ready ## see the method work (SEED=2 for another seed)
+	@$(BIN)/crt demo --seed $(SEED)
+
+test: check ## formatting, lint, types and all tests that need no GPU
+	$(BIN)/pytest -m "not gpu"
+
+check: $(VENV)/ready ## formatting, lint and types only
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+
+format: $(VENV)/ready ## put the code into the house's form
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean: ## remove .venv and caches; runs are kept
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,36 @@
+"""crt show: the resolved configuration, and what would run."""
+
+import argparse
+import textwrap
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A recipe, and changes to it."""
+    parser.add_argument("recipe", type=Path, help="a recipe (.toml), or a run's config.json")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
+    )
+    parser.add_argument("--json", action="store_true", help="only the configuration, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints; runs nothing."""
+    from crt.recipes import load_recipe
+
+    config = load_recipe(args.recipe, args.overrides)
+    if args.json:
+        print(config.model_dump_json(indent=2))
+        return 0
+    from crt.plan import as_toml, what_would_run
+
+    print(as_toml(config))
+    print("What would run")
+    for line in what_would_run(config):
+        print(textwrap.fill(line, 96, initial_indent="- ", subsequent_indent="  "))
+    return 0

@@ -1,0 +1,177 @@
+"""A run's configuration: every default lives here, every value is checked once, at the border."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+
+from crt.core.advantage import Estimator
+from crt.core.batch import TruncatedAs
+from crt.core.methods import METHODS, Method, TwoStage, name_of
+from crt.core.state import Dataclass, setting_fields
+from crt.settings import did_you_mean, read_dataclass
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Part(BaseModel):
+    """Frozen, and a key that is not a setting is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class LoraConfig(Part):
+    """Train a low-rank adapter instead of all weights."""
+
+    rank: Count = 32
+    alpha: Positive = 64.0
+    dropout: Share = 0.0
+    targets: Text | tuple[Text, ...] = "all-linear"
+
+
+class ModelConfig(Part):
+    """The model to shorten; it is also the frozen reference."""
+
+    name: Text
+    """A hub id, a folder, or `pocket`, the model inside the package."""
+    revision: Text | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    trust_remote_code: bool = False
+    lora: LoraConfig | None = None
+
+
+class DataConfig(Part):
+    """What is trained on."""
+
+    train: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """Names of data sets, hub ids or files; several are mixed. `name:200` takes 200 by seed."""
+    folder: Text | None = None
+    """A local folder whose files win over the hub; also the variable CRT_DATA."""
+    skip_bad: bool = False
+
+
+class SamplingConfig(Part):
+    """How the policy and the reference are sampled in training."""
+
+    group_size: Annotated[int, Field(ge=2)] = 16
+    """G, rollouts per problem; one alone has nothing to be compared with."""
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_tokens: Annotated[int, Field(ge=2)] = 8192
+    """The cap; a response that reaches it is truncated."""
+
+
+class GradingConfig(Part):
+    """How responses become verdicts."""
+
+    truncated: TruncatedAs = "wrong"
+    workers: Count = 2
+    deadline_seconds: Positive = 5.0
+    memory_mb: Annotated[int, Field(ge=256)] = 1024
+    ungraded_limit: Share = 0.02
+    """The run stops when more than this share of a step could not be graded."""
+
+
+class ReferenceConfig(Part):
+    """The frozen policy's rollouts."""
+
+    mode: Literal["cached", "fresh"] = "cached"
+    """`cached` samples each problem once and keeps it; `fresh` samples every step, as Alg. 1."""
+    rollouts: Annotated[int, Field(ge=2)] = 16
+    """Per problem."""
+
+
+class OptimConfig(Part):
+    """The policy-gradient step."""
+
+    learning_rate: Positive = 1e-6
+    weight_decay: NotNegative = 0.0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    clip: Positive = 0.2
+    kl: NotNegative = 1e-3
+    """Weight of the k3 penalty to the stage's reference; 0 is allowed."""
+    grad_norm: Positive = 1.0
+    estimator: Estimator = "group_std"
+    loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+
+
+class ScheduleConfig(Part):
+    """How long, how large, how often."""
+
+    steps: Count
+    problems_per_step: Count = 128
+    save_every: Count = 10
+
+
+class EvaluationConfig(Part):
+    """How checkpoints are measured."""
+
+    data: tuple[Text, ...] = ()
+    rollouts: Count = 16
+    temperature: NotNegative = 0.6
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    max_tokens: Annotated[int, Field(ge=2)] = 32768
+
+
+def _read_method(value: Any) -> Method:
+    """`type` picks the class, the rest are its settings."""
+    if isinstance(value, tuple(METHODS.values())):
+        return value
+    settings = dict(value) if isinstance(value, dict) else {}
+    kind = settings.pop("type", None)
+    if kind not in METHODS:
+        raise ValueError(f"type = {kind!r} is not a method. {did_you_mean(str(kind), METHODS)}")
+    return read_dataclass(METHODS[kind], settings)
+
+
+def _write_method(method: Method) -> dict[str, Any]:
+    return {"type": name_of(method), **_settings(method)}
+
+
+def _settings(value: Dataclass) -> dict[str, Any]:
+    """A dataclass's settings, its memory left out, nested ones likewise."""
+    found = {name: getattr(value, name) for name in setting_fields(value)}
+    return {n: _settings(v) if hasattr(v, "__dataclass_fields__") else v for n, v in found.items()}
+
+
+class RunConfig(Part):
+    """Everything a run depends on; with the same versions and machine it repeats the run."""
+
+    name: Text
+    seed: Seed = 0
+    engine: Literal["local", "verl"] = "local"
+    model: ModelConfig
+    data: DataConfig
+    method: Annotated[Method, PlainValidator(_read_method), PlainSerializer(_write_method)]
+    schedule: ScheduleConfig
+    sampling: SamplingConfig = SamplingConfig()
+    grading: GradingConfig = GradingConfig()
+    reference: ReferenceConfig = ReferenceConfig()
+    optim: OptimConfig = OptimConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _possible(self) -> "RunConfig":
+        if isinstance(self.method, TwoStage):
+            stage_one = self.method.saturation.latest * self.schedule.steps
+            if stage_one < 1 or self.schedule.steps - stage_one < 1:
+                raise ValueError(
+                    f"schedule.steps = {self.schedule.steps} with saturation.latest = "
+                    f"{self.method.saturation.latest} leaves a stage without a step: "
+                    "give more steps"
+                )
+        if self.optim.warmup_steps >= self.schedule.steps:
+            raise ValueError(
+                f"optim.warmup_steps = {self.optim.warmup_steps} is not below schedule.steps = "
+                f"{self.schedule.steps}: the learning rate would never be reached"
+            )
+        if self.schedule.save_every > self.schedule.steps:
+            raise ValueError(
+                f"schedule.save_every = {self.schedule.save_every} is above schedule.steps = "
+                f"{self.schedule.steps}: no checkpoint would be written"
+            )
+        return self

@@ -1,0 +1,100 @@
+"""A configuration in words: what a run would do, before anyone pays for it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from crt.config import RunConfig
+from crt.core.methods import Method, TwoStage
+from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
+
+
+def what_would_run(config: RunConfig) -> list[str]:
+    """One sentence for each thing a run would do, in order."""
+    sampling, schedule = config.sampling, config.schedule
+    rollouts = schedule.problems_per_step * sampling.group_size
+    return [
+        f"Train {config.model.name} on {' + '.join(config.data.train)} with the {config.engine} "
+        f"engine, seed {config.seed}.",
+        f"Each of {schedule.steps:,} steps samples {schedule.problems_per_step} problems × "
+        f"{sampling.group_size} rollouts = {rollouts:,} responses of at most "
+        f"{sampling.max_tokens:,} tokens.",
+        _reference(config),
+        *_stages(config.method, schedule.steps),
+        f"A checkpoint every {schedule.save_every} steps. {_evaluation(config)}",
+    ]
+
+
+def _reference(config: RunConfig) -> str:
+    rollouts = config.reference.rollouts
+    if config.reference.mode == "fresh":
+        return f"The frozen reference answers every problem {rollouts} times anew in every step."
+    return f"The frozen reference answers each problem {rollouts} times, once; the result is kept."
+
+
+def _stages(method: Method, steps: int) -> list[str]:
+    if isinstance(method, TwoStage):
+        end = method.saturation
+        return [
+            f"Stage I, at most {int(end.latest * steps)} steps: {_objective(method.shorten)} "
+            f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
+            f"steps, not before step {end.at_least}.",
+            f"Stage II, the rest, from the shortest feasible checkpoint: "
+            f"{_objective(method.refine)}",
+        ]
+    return [_objective(method)]
+
+
+def _objective(method: Method | Refine) -> str:
+    match method:
+        case Shorten():
+            slack = "one standard error" if method.slack == "auto" else f"{method.slack:g}"
+            return (
+                f"shorten while accuracy is at least the reference's − {method.tolerance:g} "
+                f"− slack ({slack}), otherwise restore accuracy (guard per {method.guard})."
+            )
+        case Refine():
+            allowed = method.length_tolerance + method.length_slack
+            return (
+                f"raise accuracy while normalised length is at most Stage I's + {allowed:g}, "
+                "otherwise shorten."
+            )
+        case PrimalDual():
+            return (
+                "Primal-dual: length and λ × accuracy in every step, λ from "
+                f"{method.multiplier:g}, moved by {method.multiplier_rate:g} × the violation."
+            )
+        case AccuracyOnly():
+            return "Accuracy only (plain GRPO): a control without length pressure."
+        case LengthOnly():
+            return "Length only: a control without a guard; expect it to collapse."
+        case TwoStage():
+            raise AssertionError("a stage is not made of stages")
+
+
+def _evaluation(config: RunConfig) -> str:
+    evaluation = config.evaluation
+    if not evaluation.data:
+        return "No evaluation is set."
+    return (
+        f"Evaluation on {', '.join(evaluation.data)}: {evaluation.rollouts} rollouts a problem, "
+        f"T = {evaluation.temperature:g}, top-p {evaluation.top_p:g}, "
+        f"at most {evaluation.max_tokens:,} tokens."
+    )
+
+
+def as_toml(config: RunConfig) -> str:
+    """The resolved configuration as TOML; loading it gives the same configuration."""
+    return "\n".join(_table(config.model_dump(mode="json"), ""))
+
+
+def _table(values: dict[str, Any], path: str) -> Iterator[str]:
+    """Values first, then sections; a setting without a value is left out."""
+    for key, value in values.items():
+        if not isinstance(value, dict) and value is not None:
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    yield ""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield f"[{path}{key}]"
+            yield from _table(value, f"{path}{key}.")

@@ -1,0 +1,65 @@
+"""From a recipe file to a checked configuration, with errors that say what to do."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from crt.config import RunConfig
+from crt.errors import ConfigError
+from crt.settings import Table, sentences, unknown_keys
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes."""
+    data = _read(path)
+    for override in overrides:
+        _override(data, override)
+    return config_of(data, where=str(path))
+
+
+def config_of(data: Table, where: str = "the configuration") -> RunConfig:
+    """Checked, or refused with a sentence for every mistake."""
+    mistakes = unknown_keys(data, RunConfig)
+    if mistakes:
+        raise ConfigError(f"{where}: " + "\n".join(mistakes))
+    try:
+        return RunConfig.model_validate_json(json.dumps(data, default=str), strict=True)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + "\n".join(sentences(error))) from None
+
+
+def _read(path: Path) -> Table:
+    try:
+        text = path.read_bytes().decode("utf-8")
+        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}. Is the path right?") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}."
+        ) from None
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a valid recipe: {error}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} holds {type(data).__name__}, a recipe is a table of settings.")
+    return data
+
+
+def _override(data: Table, override: str) -> None:
+    """Sets `section.key=value`; the value is TOML, and a bare word is text."""
+    key, equals, value = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise ConfigError(f"--set {override}: write it as section.key=value.")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for name in names[:-1]:
+        data = data.setdefault(name, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"--set {override}: {name} is a value, not a section.")
+    data[names[-1]] = parsed

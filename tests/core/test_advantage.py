@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from crt.core.advantage import advantages, batch_whitened, centred, group_standardised
+from crt.core.objectives import Decision, Term
+
+ALL = np.ones((1, 4), dtype=bool)
+
+
+def test_group_standardised_divides_by_the_population_spread():
+    # mean 0.25, spread sqrt(0.25 · 0.75) = 0.4330
+    values = group_standardised(np.array([[1.0, 0, 0, 0]]), ALL)[0]
+    assert values == pytest.approx([1.7320, -0.5774, -0.5774, -0.5774], abs=1e-4)
+
+
+def test_centred_only_takes_off_the_mean():
+    assert centred(np.array([[1.0, 0, 0, 0]]), ALL)[0].tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_batch_whitened_divides_by_the_spread_of_all_rewards():
+    # rewards 0, 1 and 0, 3: spread of the four = 1.2247; deviations ±0.5 and ±1.5
+    values = batch_whitened(np.array([[0.0, 1.0], [0.0, 3.0]]), np.ones((2, 2), dtype=bool))
+    assert values == pytest.approx(np.array([[-0.5, 0.5], [-1.5, 1.5]]) / 1.2247, abs=1e-4)
+
+
+@pytest.mark.parametrize("estimate", [centred, group_standardised, batch_whitened])
+def test_no_spread_no_advantage(estimate):
+    thirds = np.full((1, 4), 1 / 3)  # a mean of thirds is not exactly a third
+    assert not estimate(thirds, ALL).any()
+
+
+@pytest.mark.parametrize("estimate", [centred, group_standardised, batch_whitened])
+def test_a_group_of_one_has_no_advantage_not_its_reward(estimate):
+    assert estimate(np.array([[0.7]]), np.ones((1, 1), dtype=bool)).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("estimate", [centred, group_standardised, batch_whitened])
+def test_those_who_take_no_part_change_nothing(estimate):
+    among = np.array([[True, True, False]])
+    one = estimate(np.array([[1.0, 0.0, 50.0]]), among)
+    other = estimate(np.array([[1.0, 0.0, -3.0]]), among)
+    assert one.tolist() == other.tolist() and one[0, 2] == 0
+    assert not estimate(np.array([[1.0, 0.0, 5.0]]), np.zeros((1, 3), dtype=bool)).any()
+
+
+def test_muted_rollouts_carry_no_gradient():
+    decision = Decision("accuracy", (Term(np.array([[1.0, 0.0, 0.0]]), ALL[:, :3]),), 0.0)
+    values = advantages(decision, muted=np.array([[False, False, True]]))
+    assert values[0] == pytest.approx([1, -1, 0], abs=1e-5)
+
+
+def test_nan_is_refused():
+    decision = Decision("length", (Term(np.array([[np.nan, 1.0]]), ALL[:, :2]),), 0.0)
+    with pytest.raises(ValueError, match="finite"):
+        advantages(decision)

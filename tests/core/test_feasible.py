@@ -1,0 +1,24 @@
+import pytest
+
+from crt.core.feasible import Candidate, shortest_feasible
+
+
+def test_the_shortest_that_keeps_the_guard_not_the_last():
+    long = Candidate(10, accuracy=0.80, length=900, margin=0.02)
+    good = Candidate(20, accuracy=0.79, length=500, margin=0.01)
+    broken = Candidate(30, accuracy=0.70, length=300, margin=-0.08)
+    assert shortest_feasible([long, good, broken]) == good
+
+
+def test_exactly_at_the_floor_is_feasible():
+    assert Candidate(1, 0.7, 100, margin=0.8 - 0.1 - 0.7).feasible
+
+
+def test_if_none_keeps_it_the_one_that_breaks_it_least():
+    bad, worse = Candidate(10, 0.70, 500, -0.05), Candidate(20, 0.60, 300, -0.15)
+    assert shortest_feasible([worse, bad]) == bad
+
+
+def test_nothing_to_choose_from():
+    with pytest.raises(ValueError):
+        shortest_feasible([])

@@ -1,0 +1,160 @@
+from pathlib import Path
+
+import pytest
+
+from crt.config import RunConfig
+from crt.core.methods import METHODS, TwoStage
+from crt.core.objectives import PrimalDual
+from crt.errors import ConfigError
+from crt.plan import as_toml, what_would_run
+from crt.recipes import config_of, load_recipe
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
+
+
+def table(**changes):
+    data = {
+        "name": "test",
+        "model": {"name": "pocket"},
+        "data": {"train": ["pocket"]},
+        "method": {"type": "crt"},
+        "schedule": {"steps": 100},
+    }
+    return data | changes
+
+
+def refused(**changes) -> str:
+    with pytest.raises(ConfigError) as error:
+        config_of(table(**changes), where="my.toml")
+    return str(error.value)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_in_the_repository_loads(path):
+    config = load_recipe(path)
+    assert config.name == path.stem
+    assert what_would_run(config)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_what_is_shown_loads_as_the_same_configuration(path, tmp_path):
+    config = load_recipe(path)
+    (tmp_path / "shown.toml").write_text(as_toml(config))
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    assert load_recipe(tmp_path / "shown.toml") == config
+    assert load_recipe(tmp_path / "config.json") == config
+
+
+def test_the_papers_settings_are_the_papers():
+    config = load_recipe(next(path for path in RECIPES if path.stem == "deepseek-r1-1.5b"))
+    assert config.schedule.problems_per_step == 128
+    assert config.sampling.group_size == 16
+    assert config.data.train == ("gsm8k", "math")
+    assert isinstance(config.method, TwoStage)
+    assert config.method.shorten.length_on == "all"
+    assert config.method.shorten.guard == "batch"
+    assert config.method.shorten.smoothing == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_be_named(name):
+    config = config_of(table(method={"type": name}))
+    assert type(config.method) is METHODS[name]
+    assert what_would_run(config)
+
+
+def test_method_settings_arrive():
+    config = config_of(table(method={"type": "primal_dual", "multiplier": 2.5}))
+    assert config.method == PrimalDual(multiplier=2.5)
+    config = config_of(table(method={"type": "crt", "shorten": {"slack": "auto"}}))
+    assert isinstance(config.method, TwoStage) and config.method.shorten.slack == "auto"
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one():
+    assert refused(sede=1) == "my.toml: sede is not a setting. Did you mean `seed`?"
+    message = refused(method={"type": "crt", "shorten": {"tolerence": 0.1}})
+    assert message == (
+        "my.toml: [method.shorten] tolerence is not a setting. Did you mean `tolerance`?"
+    )
+    assert "There are: steps, problems_per_step" in refused(schedule={"steps": 9, "zzz": 1})
+
+
+def test_an_objectives_memory_is_no_setting():
+    assert "average_gap is not a setting" in refused(method={"type": "crt_1s", "average_gap": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"method": {"type": "ctr"}}, "type = 'ctr' is not a method. Did you mean `crt`?"),
+        ({"method": {}}, "type = None is not a method."),
+        ({"method": 3}, "type = None is not a method."),
+        ({"schedule": {}}, "schedule.steps is missing: give it a value."),
+        ({"schedule": {"steps": "9"}}, 'schedule.steps = "9" should be a valid integer.'),
+        ({"sampling": {"group_size": 1}}, "sampling.group_size = 1 should be greater than"),
+        ({"optim": {"learning_rate": True}}, "optim.learning_rate = true should be a valid number"),
+        ({"optim": {"kl": float("nan")}}, "optim.kl = NaN should be a finite number"),
+        ({"data": {"train": []}}, "data.train = [] is refused"),
+        ({"model": "pocket"}, 'model = "pocket" should be an object'),
+        (
+            {"method": {"type": "crt", "shorten": {"slack": "wide"}}},
+            "shorten.slack = \"wide\" should be a valid number or 'auto'.",
+        ),
+        (
+            {"method": {"type": "crt", "saturation": {"latest": 1.0}}},
+            'set it below 1, or use type = "crt_1s"',
+        ),
+        ({"schedule": {"steps": 1, "save_every": 1}}, "leaves a stage without a step"),
+        ({"schedule": {"steps": 5}}, "no checkpoint would be written"),
+        ({"optim": {"warmup_steps": 100}}, "would never be reached"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(changes, sentence):
+    assert sentence in refused(**changes)
+
+
+def test_every_mistake_is_named_at_once():
+    message = refused(schedule={"steps": 0}, sampling={"top_p": 2.0})
+    assert "schedule.steps = 0" in message and "sampling.top_p = 2.0" in message
+
+
+def test_a_configuration_cannot_be_changed():
+    config = config_of(table())
+    with pytest.raises(Exception, match="frozen"):
+        config.seed = 4  # pyright: ignore
+
+
+def test_overrides(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text(as_toml(config_of(table())))
+    config = load_recipe(
+        path, ["schedule.steps=50", "method.shorten.slack=auto", 'data.train=["a", "b"]']
+    )
+    assert config.schedule.steps == 50
+    assert isinstance(config.method, TwoStage) and config.method.shorten.slack == "auto"
+    assert config.data.train == ("a", "b")
+    for wrong in ("schedule.steps", "=3", "name.x=3"):
+        with pytest.raises(ConfigError, match="--set"):
+            load_recipe(path, [wrong])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.toml", b"name = "),
+        ("r.toml", b"\xff\xfe"),
+        ("r.json", b"[1, 2]"),
+        ("r.json", b"{"),
+        ("r.json", b"[" * 100_000),
+        ("r.toml", b"\x00"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=name):
+        load_recipe(path)
+
+
+def test_defaults_need_five_lines():
+    assert RunConfig.model_validate(table()).sampling.group_size == 16
