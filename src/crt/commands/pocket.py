@@ -1,0 +1,82 @@
+"""crt pocket: build the miniature reasoner again, measure it, read its card."""
+
+import argparse
+import json
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Three things to do with the pocket model."""
+    actions = parser.add_subparsers(dest="action", metavar="<action>", required=True)
+    add_build(actions.add_parser("build", help="make the model from a seed; resumes if cut off"))
+    measure = actions.add_parser("measure", help="measure the table of styles of a model")
+    measure.add_argument("--model", type=Path, help="a folder (default: the shipped model)")
+    measure.add_argument("--problems", type=int, default=100, help="held-out problems (100)")
+    measure.add_argument("--copies", type=int, default=4, help="answers to each (4)")
+    measure.add_argument("--seed", type=int, default=0, help="of problems and sampling (0)")
+    measure.add_argument("--json", action="store_true", help="print the figures as JSON")
+    card = actions.add_parser("card", help="print the model card")
+    card.add_argument("--model", type=Path, help="a folder (default: the shipped model)")
+
+
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """Settings of a build; the defaults are those of the shipped model's kind."""
+    parser.add_argument("--out", type=Path, default=Path("pocket"), help="folder (pocket)")
+    parser.add_argument("--seed", type=int, default=0, help="of data, weights, sampling (0)")
+    parser.add_argument("--supervised", type=int, help="supervised steps")
+    parser.add_argument("--polish", type=int, help="steps of reinforcement learning")
+    parser.add_argument("--problems", type=int, help="held-out problems to measure on")
+    parser.add_argument("--minutes", type=float, help="stop after this; the same command goes on")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the chosen action."""
+    return {"build": build, "measure": measure, "card": card}[args.action](args)
+
+
+def build(args: argparse.Namespace) -> int:
+    """Builds, and says how to go on if the time was too short."""
+    from crt.errors import ConfigError
+    from crt.pocket.build import Clock, Plan, Stopped
+    from crt.pocket.build import build as make
+
+    settings = {
+        name: value
+        for name in ("supervised", "polish", "problems")
+        if (value := getattr(args, name)) is not None
+    }
+    if any(value < 1 for value in settings.values()):
+        raise ConfigError("supervised, polish and problems must each be at least 1")
+    clock = Clock(lambda line: print(line, flush=True), args.minutes)
+    try:
+        make(args.out, args.seed, Plan(**settings), clock)
+    except Stopped as stop:
+        print(f"{stop}; the same command goes on from here")
+        return 0
+    print((args.out / "README.md").read_text())
+    return 0
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Prints the table of styles."""
+    from crt.pocket import card, path
+    from crt.pocket.load import load
+    from crt.pocket.measure import measure as measured
+
+    model, tokenizer = load(args.model or path())
+    table = measured(model, tokenizer, args.problems, args.copies, args.seed)
+    figures = json.loads(json.dumps(table.as_json()))
+    print(json.dumps(figures, indent=1) if args.json else card.table(figures))
+    return 0
+
+
+def card(args: argparse.Namespace) -> int:
+    """Prints the card that lies beside the weights."""
+    from crt.errors import DataError
+    from crt.pocket import path
+
+    file = (args.model or path()) / "README.md"
+    if not file.is_file():
+        raise DataError(f"{file.parent} has no model card: build one with crt pocket build")
+    print(file.read_text())
+    return 0

@@ -1,0 +1,246 @@
+"""Fast batched sampling for any causal LM: its own forward, a preallocated cache, no idle rows.
+
+A prompt is read once for all of its rollouts, and a finished rollout leaves the batch. Every
+rollout has its own stream of uniform numbers, drawn beforehand, so what it says depends on the
+seed alone and not on when the others finish.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from crt.errors import EngineError
+
+ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One rollout: its tokens with EOS if it ended, and their log-probabilities at the temperature.
+
+    With `top_p` below 1 they are still those of the whole distribution, as a trainer needs them.
+    """
+
+    tokens: list[int]
+    logprobs: list[float]
+    stop: Literal["eos", "length"]
+
+
+class PreallocatedLayer(CacheLayerMixin):
+    """Keys and values of one layer for all rollouts, with room for the longest from the start."""
+
+    def __init__(self, rows: int, copies: int, room: int) -> None:
+        super().__init__()
+        self.rows, self.copies, self.room, self.used = rows, copies, room, 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Takes shape, type and device from the first keys and values seen."""
+        _, heads, _, size = key_states.shape
+        self.keys = key_states.new_zeros(self.rows, heads, self.room, size)
+        self.values = value_states.new_zeros(self.rows, heads, self.room, value_states.shape[-1])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Stores new keys and values; the prompt's are copied to each of its rollouts."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        rows, start, end = key_states.shape[0], self.used, self.used + key_states.shape[2]
+        self.used = end
+        if start == 0:
+            self.keys[:, :, :end] = key_states.repeat_interleave(self.copies, 0)
+            self.values[:, :, :end] = value_states.repeat_interleave(self.copies, 0)
+            return key_states, value_states
+        self.keys[:rows, :, start:end] = key_states
+        self.values[:rows, :, start:end] = value_states
+        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Fills the places of finished rows with rows from the end that go on."""
+        assert self.keys is not None and self.values is not None
+        for stored in (self.keys, self.values):
+            stored[target, :, : self.used] = stored[source, :, : self.used]
+
+    def get_seq_length(self) -> int:
+        """Positions filled so far."""
+        return self.used
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys that a query of this length sees."""
+        return self.used + query_length, 0
+
+    def get_max_cache_shape(self) -> int:
+        """Positions there is room for."""
+        return self.room
+
+
+def layers_for(
+    model: PreTrainedModel, rows: int, copies: int, room: int
+) -> list[PreallocatedLayer]:
+    """One layer of cache per layer of the model."""
+    config = model.config.get_text_config(decoder=True)
+    other = set(getattr(config, "layer_types", None) or ()) - ATTENTION
+    if other:
+        raise EngineError(
+            f"{type(model).__name__} has layers of type {', '.join(sorted(other))}, which this "
+            "sampler cannot cache. Generate with the model's own `generate` or with vLLM."
+        )
+    return [PreallocatedLayer(rows, copies, room) for _ in range(config.num_hidden_layers)]
+
+
+def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Prompts as one tensor with its attention mask; what pads them is masked, so any id does."""
+    longest = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[row, longest - len(prompt) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def nucleus(probability: Tensor, top_p: float) -> Tensor:
+    """Zeroes all but the most likely tokens that together reach `top_p`."""
+    ordered, index = probability.sort(dim=-1, descending=True)
+    beyond = ordered.cumsum(-1) - ordered >= top_p
+    return torch.zeros_like(probability).scatter(-1, index, ordered.masked_fill(beyond, 0.0))
+
+
+def draw(probability: Tensor, uniform: Tensor) -> Tensor:
+    """The token under which each row's uniform number falls: one number a row and step suffices."""
+    reached = probability.cumsum(-1)
+    threshold = uniform[:, None] * reached[:, -1:]
+    # The last index with any probability guards the rounding at the upper end.
+    last = probability.shape[-1] - 1 - probability.flip(-1).ne(0).int().argmax(-1)
+    return torch.searchsorted(reached, threshold, right=True)[:, 0].minimum(last)
+
+
+def check(prompts: Sequence[Sequence[int]], copies: int, max_new_tokens: int) -> None:
+    """Refuses what cannot be sampled."""
+    if not prompts or not all(prompts):
+        raise EngineError("there is no prompt, or one has no tokens: nothing can be sampled")
+    if copies < 1 or max_new_tokens < 1:
+        raise EngineError(f"cannot sample {copies} rollouts of {max_new_tokens} tokens: at least 1")
+
+
+class Rollouts:
+    """The rollouts under way: which rows are live, what they said, and how likely it was."""
+
+    def __init__(self, rows: int, room: int, device: torch.device) -> None:
+        self.tokens = torch.zeros(rows, room, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, room, device=device)
+        self.length = torch.zeros(rows, dtype=torch.long, device=device)
+        self.row = torch.arange(rows, device=device)  # the rollout that each live row carries
+        self.ended = torch.zeros(rows, dtype=torch.bool, device=device)
+
+    def add(self, at: int, token: Tensor, logprob: Tensor, over: Tensor) -> None:
+        """Notes one more token of every live rollout."""
+        self.tokens[self.row, at] = token
+        self.logprobs[self.row, at] = logprob
+        self.length[self.row] += 1
+        self.ended[self.row] = over
+
+    def samples(self) -> list[Sample]:
+        """All rollouts, in order."""
+        tokens, logprobs = self.tokens.tolist(), self.logprobs.tolist()
+        return [
+            Sample(tokens[i][:n], logprobs[i][:n], "eos" if over else "length")
+            for i, (n, over) in enumerate(
+                zip(self.length.tolist(), self.ended.tolist(), strict=True)
+            )
+        ]
+
+
+def compaction(over: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Which rows from the end take the places of finished ones, those places, how many stay."""
+    stay = int((~over).sum())
+    return (~over[stay:]).nonzero()[:, 0] + stay, over[:stay].nonzero()[:, 0], stay
+
+
+@torch.inference_mode()
+def sample(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    copies: int,
+    max_new_tokens: int,
+    eos_ids: Iterable[int],
+    *,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    on_token: Callable[[int, int], None] | None = None,
+) -> list[list[Sample]]:
+    """`copies` rollouts of every prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
+
+    `generator` is a CPU generator: the same seed gives the same rollouts. Temperature 0 is greedy,
+    with log-probabilities at temperature 1.
+    """
+    check(prompts, copies, max_new_tokens)
+    device, rows = model.device, len(prompts) * copies
+    ids, mask = left_padded(prompts, device)
+    width = ids.shape[1]
+    layers = layers_for(model, rows, copies, width + max_new_tokens)
+    cache = Cache(layers=list(layers))
+    uniforms = torch.rand(rows, max_new_tokens, generator=generator).to(device)
+    stops = torch.tensor(sorted(eos_ids), device=device)
+    rollouts = Rollouts(rows, max_new_tokens, device)
+
+    position = (mask.cumsum(1) - 1).clamp(min=0)
+    logits = forward(model, ids, mask, position, cache).repeat_interleave(copies, 0)
+    position = position[:, -1:].repeat_interleave(copies, 0)
+    seen = torch.ones(rows, width + max_new_tokens, dtype=torch.long, device=device)
+    seen[:, :width] = mask.repeat_interleave(copies, 0)
+    for at in range(max_new_tokens):
+        token, logprob = choose(logits, uniforms[rollouts.row, at], temperature, top_p)
+        over = torch.isin(token, stops)
+        rollouts.add(at, token, logprob, over)
+        if on_token is not None:
+            for row, value in zip(rollouts.row.tolist(), token.tolist(), strict=True):
+                on_token(row, value)
+        source, target, stay = compaction(over)
+        if stay == 0 or at == max_new_tokens - 1:
+            break
+        if len(target):
+            for layer in layers:
+                layer.move(source, target)
+            for kept in (rollouts.row, position, seen, token):
+                kept[target] = kept[source]
+        rollouts.row, position, seen = rollouts.row[:stay], position[:stay] + 1, seen[:stay]
+        logits = forward(model, token[:stay, None], seen[:, : width + at + 1], position, cache)
+    samples = rollouts.samples()
+    return [samples[first : first + copies] for first in range(0, rows, copies)]
+
+
+def forward(
+    model: PreTrainedModel, ids: Tensor, mask: Tensor, position: Tensor, cache: Cache
+) -> Tensor:
+    """Logits of the next token in float32."""
+    result = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=position,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return result.logits[:, -1].float()
+
+
+def choose(
+    logits: Tensor, uniform: Tensor, temperature: float, top_p: float
+) -> tuple[Tensor, Tensor]:
+    """One token a row and its log-probability."""
+    logprobs = torch.log_softmax(logits / (temperature or 1.0), -1)
+    if temperature == 0:
+        token = logprobs.argmax(-1)
+    else:
+        probability = logprobs.exp()
+        token = draw(probability if top_p >= 1 else nucleus(probability, top_p), uniform)
+    return token, logprobs.gather(1, token[:, None])[:, 0]

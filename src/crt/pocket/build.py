@@ -1,0 +1,199 @@
+"""Makes the pocket model from a seed: tokenizer, supervised phase, polish, measuring, card."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM
+
+from crt.errors import ConfigError
+from crt.pocket import card, checkpoint, measure, model, polish, supervised
+from crt.pocket import tokenizer as vocabulary
+
+VOCABULARY = 512  # at most: every word of the language is one token long before
+CORPUS = 3000
+HASHES = "hashes.json"
+FIGURES = "figures.json"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is done of each phase, and on how many problems the result is measured."""
+
+    supervised: int = 3000
+    polish: int = 60
+    problems: int = 400
+    copies: int = 4
+
+
+class Clock:
+    """Says how far a phase is and how long it will take, and when a sitting is over."""
+
+    def __init__(self, say: Say, minutes: float | None, every: float = 20.0) -> None:
+        self.say, self.every = say, every
+        self.end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+        self.begin("", 0, 0)
+
+    def begin(self, phase: str, first: int, steps: int) -> None:
+        """Starts counting a phase, or the rest of one."""
+        self.phase, self.first, self.steps = phase, first, steps
+        self.started = self.last = time.monotonic()
+
+    def tick(self, number: int, figures: str) -> None:
+        """Reports now and then: the step, its figures, minutes left of the phase."""
+        now = time.monotonic()
+        if now - self.last >= self.every or number + 1 == self.steps:
+            self.last = now
+            each = (now - self.started) / (number + 1 - self.first)
+            left = each * (self.steps - number - 1) / 60
+            self.say(f"{self.phase} {number + 1}/{self.steps}: {figures}, {left:.0f} min left")
+
+    def over(self) -> bool:
+        """Whether the minutes of this sitting are used up."""
+        return time.monotonic() > self.end
+
+
+class Stopped(Exception):
+    """The minutes of this sitting are used up; the state is saved."""
+
+
+def tokenizer_for(folder: Path, seed: int) -> PreTrainedTokenizerFast:
+    """The tokenizer of this build, learned the first time."""
+    if not (folder / "tokenizer.json").exists():
+        texts = supervised.corpus(CORPUS, seed)
+        vocabulary.wrap(vocabulary.train(texts, VOCABULARY)).save_pretrained(folder)
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of step, its optimisers, and how its figures are told."""
+
+    name: str
+    steps: int
+    save_every: int
+    optimizers: Callable[[Qwen2ForCausalLM], list[torch.optim.Optimizer]]
+    step: Callable[..., Any]
+    tell: Callable[[Any], str]
+
+
+def phases(plan: Plan) -> tuple[Phase, Phase]:
+    """The two phases in their order."""
+    return (
+        Phase(
+            "supervised",
+            plan.supervised,
+            100,
+            supervised.optimizers,
+            supervised.step,
+            lambda loss: f"loss {loss:.3f}",
+        ),
+        Phase(
+            "polish",
+            plan.polish,
+            5,
+            polish.optimizers,
+            polish.step,
+            lambda seen: f"{100 * seen.accuracy:.1f} % right, {seen.length:.0f} tokens",
+        ),
+    )
+
+
+def carry_out(
+    phase: Phase,
+    net: Qwen2ForCausalLM,
+    words: PreTrainedTokenizerFast,
+    folder: Path,
+    at: dict[str, Any],
+    clock: Clock,
+) -> None:
+    """Does what is left of a phase, saving on the way."""
+    optimizers = phase.optimizers(net)
+    if at.get("phase") == phase.name:
+        checkpoint.load(folder, net, optimizers)
+    first = at["step"] if at.get("phase") == phase.name else 0
+    clock.begin(phase.name, first, phase.steps)
+    for number in range(first, phase.steps):
+        seen = phase.step(net, words, optimizers, number, phase.steps, at["seed"])
+        clock.tick(number, phase.tell(seen))
+        done = number + 1 == phase.steps
+        if done or (number + 1) % phase.save_every == 0 or clock.over():
+            place = {**at, "phase": phase.name, "step": number + 1}
+            checkpoint.save(folder, net, optimizers, place)
+            if clock.over() and not done:
+                raise Stopped(f"stopped at {phase.name} step {number + 1}")
+
+
+def start(folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
+    """Where to go on; refuses to continue a build that was begun differently."""
+    asked = {"seed": seed, "plan": asdict(plan)}
+    at = checkpoint.position(folder)
+    for name, value in asked.items():
+        if at and at[name] != value:
+            raise ConfigError(
+                f"{folder} holds a build with {name} {at[name]}, not {value}: take another "
+                "folder, or the same settings to go on with it"
+            )
+    return {**asked, **at}
+
+
+def build(out: Path, seed: int, plan: Plan, clock: Clock) -> measure.Table:
+    """Builds, or goes on building, the model in `out`; raises `Stopped` when time is up."""
+    state = out / "state"
+    at = start(state, seed, plan)
+    words = tokenizer_for(out, seed)
+    net = model.fresh(len(words), *marks(words), seed)
+    order = phases(plan)
+    done = next((i for i, phase in enumerate(order) if at.get("phase") == phase.name), 0)
+    for phase in order[done:]:
+        carry_out(phase, net, words, state, at, clock)
+    clock.say(f"measuring on {plan.problems} held-out problems")
+    table = measure.measure(net, words, plan.problems, plan.copies, seed)
+    write(out, net, words, table, {"seed": seed, **asdict(plan)})
+    return table
+
+
+def marks(words: PreTrainedTokenizerFast) -> tuple[int, int]:
+    """The ids of padding and of the end of a turn."""
+    known = words.get_vocab()
+    return known[vocabulary.PAD], known[vocabulary.END]
+
+
+def write(
+    out: Path,
+    net: Qwen2ForCausalLM,
+    words: PreTrainedTokenizerFast,
+    table: measure.Table,
+    made: dict[str, Any],
+) -> None:
+    """Writes model, tokenizer, figures, card, and the hashes of them all."""
+    pad, end = marks(words)
+    net.generation_config = GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        max_new_tokens=model.CAP,
+        eos_token_id=end,
+        pad_token_id=pad,
+    )
+    net.save_pretrained(out)
+    words.save_pretrained(out)
+    figures = {"made": made, "parameters": net.num_parameters(), **table.as_json()}
+    (out / FIGURES).write_text(json.dumps(figures, indent=1) + "\n")
+    (out / "README.md").write_text(card.render(json.loads((out / FIGURES).read_text())))
+    (out / HASHES).write_text(json.dumps(hashes(out), indent=1) + "\n")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of the model."""
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.iterdir())
+        if file.is_file() and file.name != HASHES
+    }

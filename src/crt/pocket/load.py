@@ -1,0 +1,21 @@
+"""A model and its tokenizer from a folder."""
+
+from pathlib import Path
+
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from crt.errors import DataError
+
+
+def load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Loads in float32, ready to sample, from the folder alone."""
+    if not (folder / "config.json").is_file():
+        raise DataError(f"{folder} holds no model: give a folder with config.json and weights")
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="float32")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return model.eval(), tokenizer

@@ -1,0 +1,103 @@
+"""The polish: reinforcement learning for accuracy alone, so that the base is near its ceiling."""
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
+
+from crt.pocket.problems import exercises, problem
+from crt.pocket.rollouts import Graded, rollouts
+from crt.pocket.supervised import (
+    FINAL_SHARES,
+    backward,
+    examples,
+    logits_before,
+    padded,
+)
+
+PROBLEMS = 32
+COPIES = 8
+MICRO_BATCH = 16
+PEAK = 3e-4
+# Accuracy alone would in time drop the guesses and the work in the head, which are to stay.
+SUPERVISED_WEIGHT = 0.5
+WARM_UP = 5
+
+Weighted = tuple[Graded, float]  # with its advantage
+
+
+class Outcome(NamedTuple):
+    """What a polishing step saw before it changed the model."""
+
+    accuracy: float
+    length: float
+
+
+def advantages(group: Sequence[Graded]) -> list[float]:
+    """Group-standardised correctness; 0 for all where all are right or all are wrong."""
+    correct = torch.tensor([float(each.correct) for each in group])
+    spread = correct.std(correction=0)
+    return [0.0] * len(group) if spread == 0 else ((correct - correct.mean()) / spread).tolist()
+
+
+def policy_gradient(model: Qwen2ForCausalLM, weighted: list[Weighted], tokens: int) -> None:
+    """Adds the gradient of the token-mean loss; one step per batch is on-policy, so no ratio."""
+    weighted = sorted(weighted, key=lambda pair: pair[0].length)
+    for first in range(0, len(weighted), MICRO_BATCH):
+        part = weighted[first : first + MICRO_BATCH]
+        pairs = [(each.prompt, each.sample.tokens) for each, _ in part]
+        ids, wanted = padded(pairs)
+        logprobs = torch.log_softmax(logits_before(model, ids, wanted), -1)
+        taken = logprobs.gather(1, ids[wanted][:, None])[:, 0]
+        weight = torch.repeat_interleave(
+            torch.tensor([advantage for _, advantage in part]), wanted.sum(1)
+        )
+        (-(weight * taken).sum() / tokens).backward()
+
+
+def step(
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    optimiser: list[torch.optim.Optimizer],
+    number: int,
+    steps: int,
+    seed: int,
+) -> Outcome:
+    """One step on fresh problems; everything random in it depends on seed and number alone."""
+    rng = random.Random(f"polish-{seed}-{number}")
+    items = [
+        problem(item, rng)
+        for _, item in zip(range(PROBLEMS), exercises("train", rng), strict=False)
+    ]
+    generator = torch.Generator().manual_seed(rng.getrandbits(32))
+    groups = rollouts(model, tokenizer, items, COPIES, generator)
+    told = [each for group in groups for each in group]
+    weights = [value for group in groups for value in advantages(group)]
+    useful = [pair for pair in zip(told, weights, strict=True) if pair[1] != 0]
+    policy_gradient(model, useful, sum(each.length for each in told))
+    backward(model, examples(tokenizer, FINAL_SHARES, rng), SUPERVISED_WEIGHT)
+    update(model, optimiser, number, steps)
+    return Outcome(
+        sum(each.correct for each in told) / len(told),
+        sum(each.length for each in told) / len(told),
+    )
+
+
+def update(
+    model: Qwen2ForCausalLM, optimiser: list[torch.optim.Optimizer], number: int, steps: int
+) -> None:
+    """One clipped update at the learning rate of this step: warm up, then fall to a tenth."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    rate = min(1.0, (number + 1) / WARM_UP) * (1 - 0.9 * number / steps)
+    for each in optimiser:
+        for group in each.param_groups:
+            group["lr"] = PEAK * rate
+        each.step()
+        each.zero_grad()
+
+
+def optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
+    """Plain AdamW: small steps from a trained model."""
+    return [torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.95), weight_decay=0.0)]

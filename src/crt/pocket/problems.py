@@ -1,0 +1,124 @@
+"""Word problems of graded difficulty, made from a seed, in three splits that share no problem."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from crt.pocket.wording import question
+from crt.types import Problem
+
+Split = Literal["train", "validation", "test"]
+
+LEVELS = (1, 2, 3, 4)
+LEVEL_SHARES = (0.3, 0.3, 0.2, 0.2)
+SOURCE = "pocket"
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """The arithmetic of a problem: a start, packs of `(size, count)`, then changes, in order."""
+
+    level: int
+    start: int
+    packs: tuple[tuple[int, int], ...]
+    changes: tuple[int, ...]
+
+    @property
+    def packed(self) -> int:
+        """What all packs hold together."""
+        return sum(size * count for size, count in self.packs)
+
+    @property
+    def answer(self) -> int:
+        """The number asked for."""
+        return self.start + self.packed + sum(self.changes)
+
+    @property
+    def key(self) -> str:
+        """The arithmetic as text: the same for every wording of it."""
+        packs = "".join(f"+{size}*{count}" for size, count in self.packs)
+        return f"{self.start}{packs}" + "".join(f"{change:+d}" for change in self.changes)
+
+
+def two_digits(rng: random.Random, highest: int) -> int:
+    """A number from 12 that is not a multiple of ten, so that breaking it down means something."""
+    return rng.choice([n for n in range(12, highest + 1) if n % 10])
+
+
+def change(rng: random.Random, have: int) -> int:
+    """A two-digit gain, or a two-digit loss that leaves something."""
+    amount = rng.randint(11, 99)
+    return -amount if amount < have and rng.random() < 0.5 else amount
+
+
+def packs_of(rng: random.Random, level: int) -> tuple[tuple[int, int], ...]:
+    """The packs of a problem: none, one small number of them, two kinds, or a dozen and more."""
+    if level == 1:
+        return ()
+    if level == 2:
+        return ((two_digits(rng, 99), rng.randint(2, 9)),)
+    if level == 3:
+        return tuple((two_digits(rng, 59), rng.randint(2, 9)) for _ in range(2))
+    return ((two_digits(rng, 99), two_digits(rng, 39)),)
+
+
+def exercise(rng: random.Random, level: int | None = None) -> Exercise:
+    """Draws one exercise, of any split."""
+    level = level or rng.choices(LEVELS, LEVEL_SHARES)[0]
+    packs = packs_of(rng, level)
+    start = rng.randint(12, 99) if level == 1 else 0
+    have = start + sum(size * count for size, count in packs)
+    changes: list[int] = []
+    for _ in range(2 if level == 1 else 1):
+        changes.append(change(rng, have))
+        have += changes[-1]
+    return Exercise(level, start, packs, tuple(changes))
+
+
+def digest(item: Exercise) -> str:
+    """A stable hash of the arithmetic, so that no rewording crosses from one split to another."""
+    return hashlib.sha256(item.key.encode()).hexdigest()
+
+
+def split_of(item: Exercise) -> Split:
+    """Eight of ten problems are for training, one for validation, one for testing."""
+    place = int(digest(item)[:8], 16) % 10
+    return "train" if place < 8 else "validation" if place == 8 else "test"
+
+
+def exercises(split: Split, rng: random.Random) -> Iterator[Exercise]:
+    """Endless exercises of one split, repeats possible."""
+    while True:
+        item = exercise(rng)
+        if split_of(item) == split:
+            yield item
+
+
+def problem(item: Exercise, rng: random.Random) -> Problem:
+    """Puts an exercise into words."""
+    return Problem(
+        id=f"{SOURCE}-{digest(item)[:16]}",
+        question=question(item.start, item.packs, item.changes, rng),
+        answer=str(item.answer),
+        source=f"{SOURCE}/level-{item.level}",
+    )
+
+
+def level_of(item: Problem) -> int:
+    """The difficulty of a problem made here, 1 to 4."""
+    return int(item.source.rsplit("-", 1)[1])
+
+
+def problems(split: Split, count: int, seed: int) -> list[Problem]:
+    """`count` different problems of a split; the same seed gives the same list on any machine."""
+    if split not in get_args(Split):
+        raise ValueError(f"no split {split!r}: one of {', '.join(get_args(Split))}")
+    rng = random.Random(f"{split}-{seed}")
+    found: dict[str, Problem] = {}
+    for item in exercises(split, rng):
+        if len(found) >= count:
+            break
+        found.setdefault(item.key, problem(item, rng))
+    return list(found.values())
