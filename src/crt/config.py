@@ -8,7 +8,9 @@ from crt.core.advantage import Estimator
 from crt.core.batch import TruncatedAs
 from crt.core.methods import METHODS, Method, TwoStage, name_of
 from crt.core.state import Dataclass, setting_fields
-from crt.settings import did_you_mean, read_dataclass
+from crt.errors import did_you_mean
+from crt.settings import read_dataclass
+from crt.tasks.messages import PromptSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -51,6 +53,8 @@ class DataConfig(Part):
     """Names of data sets, hub ids or files; several are mixed. `name:200` takes 200 by seed."""
     folder: Text | None = None
     """A local folder whose files win over the hub; also the variable CRT_DATA."""
+    columns: dict[str, Text] = {}
+    """Field → column, for files and hub ids with other names: `question`, `answer`, …"""
     skip_bad: bool = False
 
 
@@ -148,6 +152,7 @@ class RunConfig(Part):
     data: DataConfig
     method: Annotated[Method, PlainValidator(_read_method), PlainSerializer(_write_method)]
     schedule: ScheduleConfig
+    prompt: PromptSettings = PromptSettings()
     sampling: SamplingConfig = SamplingConfig()
     grading: GradingConfig = GradingConfig()
     reference: ReferenceConfig = ReferenceConfig()

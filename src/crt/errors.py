@@ -1,5 +1,8 @@
 """What goes wrong for a user: one clear sentence each, never a traceback."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class CrtError(Exception):
     """Says what happened, where, with which value, and what to do; `crt` exits with 2."""
@@ -19,3 +22,10 @@ class GradingError(CrtError):
 
 class EngineError(CrtError):
     """Sampling or training cannot start or go on."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The nearest of the known words, or all of them."""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(words)}."

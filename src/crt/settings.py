@@ -1,15 +1,15 @@
 """Plain values checked against the class they are for, with sentences that say what to do."""
 
-import difflib
 import json
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from crt.core.methods import METHODS
 from crt.core.state import setting_fields
+from crt.errors import did_you_mean
 
 T = TypeVar("T")
 
@@ -73,12 +73,6 @@ def _section(annotation: Any) -> Any:
 def _unknown(key: str, path: tuple[str, ...], known: dict[str, Any]) -> str:
     where = f"[{'.'.join(path)}] " if path else ""
     return f"{where}{key} is not a setting. {did_you_mean(key, known)}"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The nearest of the known words, or all of them."""
-    near = difflib.get_close_matches(word, known := list(known), n=1, cutoff=0.5)
-    return f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(known)}."
 
 
 def sentences(error: ValidationError) -> list[str]:

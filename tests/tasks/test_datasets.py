@@ -217,8 +217,8 @@ def test_a_subset_is_the_same_on_every_machine(tmp_path):
     [
         ("amc23:99", None, "asks for 99 problems, but there are 3"),
         ("amc23:0", None, "at least 1"),
-        ("amc24", None, "did you mean amc23"),
-        ("nonsense!", None, "known: gsm8k"),
+        ("amc24", None, "Did you mean `amc23`"),
+        ("nonsense!", None, "There are: gsm8k"),
         ("math500", "train", "has no split 'train': it has test"),
         ("gsm8k/dev", None, "has no split 'dev': it has train and test"),
         ("gsm8k/train", "test", "names the split 'train', but 'test' was asked for"),

@@ -1,6 +1,5 @@
 """One table of data sets, and `load(name, split)`: problems from the hub, a folder or a file."""
 
-import difflib
 import importlib
 import os
 import re
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crt.errors import DataError
+from crt.errors import DataError, did_you_mean
 from crt.tasks import answers, readers
 from crt.tasks.problems import FAULTS_KEPT, Form, Loaded, collect, subset, user_columns
 from crt.types import Problem
@@ -203,9 +202,10 @@ def describe(wanted: Wanted, config: str | None = None) -> DataSet:
     if re.fullmatch(r"[\w.-]+/[\w.-]+", wanted.name):
         hub = Hub(wanted.name, wanted.split, (config,))
         return DataSet({wanted.split: hub}, prefix=wanted.name.rpartition("/")[2])
-    close = difflib.get_close_matches(wanted.name, DATASETS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(DATASETS)}"
-    raise DataError(f"no data set {wanted.name!r}, no data file and no hub id (owner/name): {hint}")
+    raise DataError(
+        f"{wanted.name!r} is no data set, no data file and no hub id (owner/name). "
+        f"{did_you_mean(wanted.name, DATASETS)}"
+    )
 
 
 def data_folder(folder: Path | str | None) -> Path | None:
