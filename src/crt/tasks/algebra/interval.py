@@ -1,0 +1,216 @@
+"""Bounds that a value certainly lies between: two values whose bounds do not meet differ."""
+
+import math
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from crt.tasks.algebra.node import Node, kinds_in, names_in
+
+_TINY = 4e-16  # more than one rounding of a double
+_LARGE = 1.7e308
+_WHOLE_ONLY = {"floor", "ceiling", "factorial", "binom", "gcd", "lcm"}
+
+
+class Bounds(NamedTuple):
+    """`low` ≤ value ≤ `high`."""
+
+    low: float
+    high: float
+
+
+class NoBounds(ValueError):
+    """Not a real number here, or not known."""
+
+
+def apart(one: Node, other: Node) -> bool:
+    """Are the two values certainly different, at some choice of their variables?"""
+    for point in _points(one, other):
+        try:
+            a, b = bounds(one, point), bounds(other, point)
+        except (NoBounds, OverflowError, ValueError, ZeroDivisionError):
+            continue
+        if a.low > b.high or b.low > a.high:
+            return True
+    return False
+
+
+def number(node: Node) -> Bounds | None:
+    """Bounds of a value without variables, or None."""
+    if names_in(node):
+        return None
+    try:
+        return bounds(node, 0)
+    except (NoBounds, OverflowError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _points(one: Node, other: Node) -> tuple[int, ...]:
+    """Which choices of the variables to try: -1 and -2 are whole numbers, 1 to 3 are not.
+
+    Formulas with a floor or a factorial, or a negative number to a power, are meant for whole
+    numbers and may differ elsewhere.
+    """
+    if not (names_in(one) or names_in(other)):
+        return (0,)
+    return (-1, -2) if (kinds_in(one) | kinds_in(other)) & _WHOLE_ONLY else (1, 2, 3)
+
+
+def _value_of(name: str, point: int) -> float:
+    """A fixed value for a variable, the same in every process."""
+    seed = zlib.crc32(f"{name}/{point}".encode())
+    return float(2 + seed % 23) if point < 0 else 0.3 + (seed % 100_003) / 40_000 * point
+
+
+@lru_cache(maxsize=20_000)
+def bounds(node: Node, point: int) -> Bounds:
+    """Bounds of a tree's value with its variables at the given point."""
+    if node.kind == "number":
+        return _around(float(node.number))
+    if node.kind == "name":
+        return _named(node.text, point)
+    if node.kind == "base":
+        return _around(float(int(node.text, int(node.number))))
+    parts = [bounds(part, point) for part in node.parts]
+    match node.kind:
+        case "neg":
+            return Bounds(-parts[0].high, -parts[0].low)
+        case "add":
+            return _wider(sum(p.low for p in parts), sum(p.high for p in parts), parts)
+        case "mul":
+            return _times(parts[0], parts[1])
+        case "div":
+            return _times(parts[0], _inverse(parts[1]))
+        case "pow":
+            return _power(node, parts[0], parts[1])
+        case "call":
+            return _call(node.text, parts)
+        case "unit" if node.text in ("%", "degree"):
+            return _times(parts[0], _around(0.01 if node.text == "%" else math.pi / 180))
+        case _:
+            raise NoBounds(node.kind)
+
+
+def _named(name: str, point: int) -> Bounds:
+    if name in ("i", "infty"):
+        raise NoBounds(name)
+    constants = {"pi": math.pi, "e": math.e}
+    return _around(constants[name] if name in constants else _value_of(name, point))
+
+
+def _around(value: float) -> Bounds:
+    slack = abs(value) * _TINY + 5e-324
+    return Bounds(value - slack, value + slack)
+
+
+def _wider(low: float, high: float, parts: list[Bounds]) -> Bounds:
+    """A sum's rounding is relative to its largest term, not to its result."""
+    if math.isnan(low) or math.isnan(high):
+        raise NoBounds("not a number")
+    finite = [abs(x) for p in parts for x in p if math.isfinite(x)]
+    slack = len(parts) * _TINY * max(finite, default=0.0)
+    return Bounds(low - slack, high + slack)
+
+
+def _times(one: Bounds, other: Bounds) -> Bounds:
+    corners = [a * b for a in one for b in other]
+    if any(math.isnan(corner) for corner in corners):
+        raise NoBounds("zero times infinity")
+    return _outward(min(corners), max(corners))
+
+
+def _outward(low: float, high: float) -> Bounds:
+    """A little wider than rounding can err; beyond the largest double only that is known."""
+    low, high = min(low, _LARGE), max(high, -_LARGE)
+    return Bounds(low - abs(low) * _TINY - 5e-324, high + abs(high) * _TINY + 5e-324)
+
+
+def _inverse(value: Bounds) -> Bounds:
+    if value.low <= 0 <= value.high:
+        raise NoBounds("division by zero")
+    return _outward(1 / value.high, 1 / value.low)
+
+
+def _power(node: Node, base: Bounds, exponent: Bounds) -> Bounds:
+    """Positive bases by logarithm; others only to a whole power, or an odd root."""
+    if base.low > 0:
+        return _exp(_times(_log(base), exponent))
+    power = node.parts[1]
+    if power.kind == "number" and power.number.denominator == 1 and 0 <= power.number <= 64:
+        result = _around(1.0)
+        for _ in range(int(power.number)):
+            result = _times(result, base)
+        return result
+    if power.kind == "number" and base.high < 0 and power.number.denominator % 2:
+        sign = -1 if power.number.numerator % 2 else 1
+        size = _exp(_times(_log(Bounds(-base.high, -base.low)), exponent))
+        return size if sign > 0 else Bounds(-size.high, -size.low)
+    raise NoBounds("a negative number to this power")
+
+
+def _exp(value: Bounds) -> Bounds:
+    """e to the value; what overflows is only known to be large."""
+    low = _LARGE if value.low > 709 else math.exp(value.low)
+    high = math.inf if value.high > 709 else math.exp(value.high)
+    return Bounds(low * (1 - 4 * _TINY), high * (1 + 4 * _TINY) + 5e-324)
+
+
+def _log(value: Bounds) -> Bounds:
+    if value.low <= 0:
+        raise NoBounds("logarithm of what may be negative")
+    low, high = math.log(value.low), math.log(value.high)
+    return Bounds(low - abs(low) * 4 * _TINY - 1e-300, high + abs(high) * 4 * _TINY + 1e-300)
+
+
+def _wave(function: Callable[[float], float], value: Bounds) -> Bounds:
+    """Sine and cosine move no faster than their argument."""
+    middle = (value.low + value.high) / 2
+    reach = (value.high - value.low) / 2 + abs(middle) * _TINY + 4 * _TINY
+    if not math.isfinite(reach) or reach > 1:
+        raise NoBounds("too wide for a wave")
+    return Bounds(function(middle) - reach, function(middle) + reach)
+
+
+def _rising(function: Callable[[float], float], value: Bounds) -> Bounds:
+    return _outward(*_outward(function(value.low), function(value.high)))
+
+
+def _call(function: str, parts: list[Bounds]) -> Bounds:
+    x = parts[0]
+    match function:
+        case "sin" | "cos":
+            return _wave(getattr(math, function), x)
+        case "tan":
+            return _times(_wave(math.sin, x), _inverse(_wave(math.cos, x)))
+        case "cot":
+            return _times(_wave(math.cos, x), _inverse(_wave(math.sin, x)))
+        case "sec" | "csc":
+            return _inverse(_wave(math.cos if function == "sec" else math.sin, x))
+        case "log" if len(parts) == 2:
+            return _times(_log(x), _inverse(_log(parts[1])))
+        case "arctan" | "sinh" | "tanh":
+            return _rising({"arctan": math.atan}.get(function) or getattr(math, function), x)
+        case "arcsin" if x.low > -1 and x.high < 1:
+            return _rising(math.asin, x)
+        case "abs":
+            inner = 0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high))
+            return Bounds(inner, max(abs(x.low), abs(x.high)))
+        case "factorial" if x.low >= 1:
+            return _exp(_times(_rising(math.lgamma, Bounds(x.low + 1, x.high + 1)), _around(1.0)))
+        case "floor" | "ceiling":
+            step = math.floor if function == "floor" else math.ceil
+            return _outward(float(step(x.low)), float(step(x.high)))
+        case "binom" if len(parts) == 2 and parts[1].low > -0.5 and x.low > parts[1].high:
+            return _binomial(x, parts[1])
+        case _:
+            raise NoBounds(function)
+
+
+def _binomial(upper: Bounds, lower: Bounds) -> Bounds:
+    """n over k from logarithms of factorials; loose, but enough to tell two formulas apart."""
+    n, k = round((upper.low + upper.high) / 2), round((lower.low + lower.high) / 2)
+    value = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    if abs(upper.high - n) > 1e-6 or abs(lower.high - k) > 1e-6 or n > 10**9:
+        raise NoBounds("not whole numbers")
+    return _exp(Bounds(value - 1e-6, value + 1e-6))
