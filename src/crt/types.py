@@ -40,3 +40,4 @@ class Rollout:
     length: int
     stop: Literal["eos", "length"]
     verdict: Verdict
+    extracted: str | None = None

@@ -13,6 +13,7 @@ import numpy as np
 from crt.core.batch import Array, Batch, BoolArray
 from crt.core.guard import EDGE, Gap, Slack, paired_gap, slack_of
 from crt.core.length import LengthOn, length_reward, normalised_length
+from crt.core.state import Dataclass
 
 Goal = Literal["length", "accuracy", "mixed"]
 
@@ -49,8 +50,8 @@ class Decision:
         return np.sum([term.weight * term.reward for term in self.terms], axis=0)
 
 
-class Objective(Protocol):
-    """Everything CRT says, and every method it is compared with, is such a function."""
+class Objective(Dataclass, Protocol):
+    """Everything CRT says, and every method it is compared with, is such a frozen dataclass."""
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, Self]:
         """The decision for this batch, and the objective of the next step."""

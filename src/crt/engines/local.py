@@ -1,0 +1,182 @@
+"""TRL's GRPOTrainer with our advantages: the batch of all ranks decides, then one update."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from crt.core.advantage import Estimator
+from crt.core.batch import Array, Batch, TruncatedAs, batch_of
+from crt.core.objectives import Objective
+from crt.core.signal import Signal, signal
+from crt.core.state import state_of, with_state
+from crt.engines.padding import packed
+from crt.errors import ConfigError
+from crt.files import read_json, write_json
+from crt.types import Rollout, Verdict
+
+STATE_FILE = "objective.json"
+
+ReferenceFor = Callable[[Sequence[str]], Batch]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one training step was: its signal, and the problems that could not be graded."""
+
+    signal: Signal | None  # None when no problem could be graded
+    left_out: tuple[str, ...]
+
+
+class CRTTrainer(GRPOTrainer):
+    """In place of `GRPOTrainer`, with an objective and the reference it guards against.
+
+    The data set needs the column `problem_id`; the one reward function says 1 for a correct
+    response, 0 for a wrong one and None for one that could not be graded. `reference` holds
+    rollouts of the frozen policy for every problem, or finds them by id. `on_step` is told of
+    every step on the main process.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        objective: Objective,
+        reference: Batch | ReferenceFor,
+        estimator: Estimator = "group_std",
+        truncated_as: TruncatedAs = "wrong",
+        on_step: Callable[[Step], None] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.objective: Objective = objective
+        self.reference = reference.select if isinstance(reference, Batch) else reference
+        self.estimator: Estimator = estimator
+        self.truncated_as: TruncatedAs = truncated_as
+        self.on_step = on_step
+        self._generated: list[tuple[str, int, bool]] = []
+        self._rewards = torch.zeros(0)
+        self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
+        _require_one_update_a_batch(self)
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
+        """TRL's rewards of all ranks; beside them each rollout's problem, length and end."""
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        mine = [
+            (example["problem_id"], len(ids), ids[-1] not in self._ends)
+            for example, ids in zip(inputs, completion_ids_list, strict=True)
+        ]
+        self._generated = gather_object(mine)
+        self._rewards = rewards[:, 0]
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        """TRL's batch with the advantages replaced by those of the objective."""
+        output = super()._generate_and_score_completions(inputs)
+        if not self._training:
+            return output
+        advantages, step = self._decide()
+        values = torch.tensor(advantages.reshape(-1), dtype=torch.float32)
+        mine = slice(
+            self.accelerator.process_index * len(inputs),
+            (self.accelerator.process_index + 1) * len(inputs),
+        )
+        output["advantages"] = values[mine].to(output["advantages"])
+        # A silent group has no policy gradient, so it must carry no KL either.
+        silent = np.repeat(~advantages.any(axis=1), advantages.shape[1])[mine]
+        output["completion_mask"][torch.tensor(silent)] = 0
+        self._show(values.tolist())
+        if self.on_step is not None and self.accelerator.is_main_process:
+            self.on_step(step)
+        return output
+
+    def _decide(self) -> tuple[Array, Step]:
+        """(P, G) advantages, 0 for problems left out; the same on every rank."""
+        size = cast(int, self.num_generations)
+        batch, left_out = batch_of(rollouts_of(self._generated, self._rewards), self.truncated_as)
+        advantages = np.zeros((len(self._generated) // size, size))
+        if batch is None:
+            return advantages, Step(None, left_out)
+        reference = self.reference(batch.problem_ids)
+        result, self.objective = signal(self.objective, batch, reference, self.estimator)
+        ids = [problem_id for problem_id, _, _ in self._generated[::size]]
+        rows = [ids.index(problem_id) for problem_id in batch.problem_ids]
+        advantages[rows] = result.advantages
+        return advantages, Step(result, left_out)
+
+    def _show(self, advantages: list[float]) -> None:
+        """TRL's table of completions shows our advantages; its log shows our row."""
+        logged = self._logs["advantages"]
+        for _ in advantages:
+            logged.pop()
+        logged.extend(advantages)
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """TRL's micro-batches, regrouped by length without the padding; the loss is the same."""
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self._training or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = packed(self._buffered_inputs)
+        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
+
+    @property
+    def _training(self) -> bool:
+        return cast(torch.nn.Module, self.model).training
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """The objective's memory goes with the checkpoint."""
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            folder = Path(self._get_output_dir(trial=trial)) / name
+            write_json(folder / STATE_FILE, state_of(self.objective))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+        """On resuming the objective's memory comes back with the optimiser's."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
+            self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
+
+
+def rollouts_of(generated: Sequence[tuple[str, int, bool]], rewards: torch.Tensor) -> list[Rollout]:
+    """TRL's rollouts as ours; the reward is the verdict."""
+    return [
+        Rollout(problem_id, "", length, "length" if truncated else "eos", _verdict(reward))
+        for (problem_id, length, truncated), reward in zip(generated, rewards.tolist(), strict=True)
+    ]
+
+
+def _verdict(reward: float) -> Verdict:
+    if math.isnan(reward):
+        return Verdict.UNGRADED
+    if reward not in (0.0, 1.0):
+        raise ConfigError(
+            f"The reward function returned {reward}: it must say 1 for a correct response, 0 for "
+            "a wrong one, None for one that could not be graded. Length is the objective's part."
+        )
+    return Verdict.CORRECT if reward else Verdict.WRONG
+
+
+def _require_one_update_a_batch(trainer: GRPOTrainer) -> None:
+    """The guard's decision is about the policy that sampled; a second update would be another's."""
+    args: Any = trainer.args
+    if args.steps_per_generation != args.gradient_accumulation_steps or trainer.num_iterations != 1:
+        raise ConfigError(
+            f"steps_per_generation = {args.steps_per_generation}, gradient_accumulation_steps = "
+            f"{args.gradient_accumulation_steps} and num_iterations = {trainer.num_iterations}: "
+            "the objective decides once a batch, so the first two must be equal and the last 1."
+        )
+    if len(trainer.reward_funcs) != 1:
+        raise ConfigError(
+            f"{len(trainer.reward_funcs)} reward functions: one is needed, which says whether a "
+            "response is correct. Length is the objective's part."
+        )

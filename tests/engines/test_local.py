@@ -1,0 +1,259 @@
+"""TRL's trainer with our objective, on a random model of a few thousand parameters."""
+
+import itertools
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from trl import GRPOConfig
+
+from crt.core.batch import Batch
+from crt.core.objectives import LengthOnly, PrimalDual, Shorten
+from crt.core.signal import signal
+from crt.engines.local import CRTTrainer
+from crt.engines.padding import packed
+from crt.errors import ConfigError
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+WORDS = ["<pad>", "<eos>", "<unk>", *"abcdefghij"]
+GROUP, PROBLEMS = 4, 4
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    vocabulary = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
+    vocabulary.pre_tokenizer = pre_tokenizers.Whitespace()  # pyright: ignore
+    return PreTrainedTokenizerFast(
+        tokenizer_object=vocabulary, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+
+
+def tiny_model() -> Qwen2ForCausalLM:
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def says_a(completions, **_) -> list[float]:
+    """Correct is what contains an a."""
+    return [float("a" in text) for text in completions]
+
+
+def reference(accuracy: float) -> Batch:
+    right = np.arange(10) < round(10 * accuracy)
+    names = tuple(f"p{i}" for i in range(100))
+    return Batch(names, np.tile(right, (100, 1)), np.full((100, 10), 6.0))
+
+
+def trainer(
+    folder, tokenizer, objective, ref=None, steps=4, reward=says_a, **changes
+) -> CRTTrainer:
+    on_step = changes.pop("on_step", None)
+    truncated_as = changes.pop("truncated_as", "wrong")
+    rows = [{"prompt": " ".join("abcdef"[: 1 + i % 5]), "problem_id": f"p{i}"} for i in range(80)]
+    settings = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "per_device_train_batch_size": PROBLEMS * GROUP // 2,
+        "gradient_accumulation_steps": 2,
+        "num_generations": GROUP,
+        "max_completion_length": 8,
+        "max_steps": steps,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "save_steps": 2,
+        "logging_steps": 1,
+        "report_to": [],
+        "beta": 0.0,
+        "loss_type": "dapo",
+        "shuffle_dataset": False,
+        "seed": 3,
+        "disable_tqdm": True,
+    }
+    return CRTTrainer(
+        model=tiny_model(),
+        reward_funcs=[reward],
+        args=GRPOConfig(**(settings | changes)),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        objective=objective,
+        reference=reference(0.5) if ref is None else ref,
+        truncated_as=truncated_as,
+        on_step=on_step,
+    )
+
+
+def test_the_reference_decides_the_goal(tmp_path, tokenizer):
+    goals = {}
+    for accuracy in (0.0, 1.0):
+        seen = []
+        trainer(tmp_path, tokenizer, Shorten(), reference(accuracy), 1, on_step=seen.append).train()
+        goals[accuracy] = seen[0].signal.decision.goal
+    assert goals == {0.0: "length", 1.0: "accuracy"}
+
+
+def test_the_advantages_are_those_of_the_core(tmp_path, tokenizer):
+    """What the trainer trains on is what `signal` says of the same batch."""
+    seen = []
+    one = trainer(tmp_path, tokenizer, Shorten(), reference(1.0), 1, on_step=seen.append)
+    one.train()
+    generated, rewards = one._generated, one._rewards
+    ids = tuple(name for name, _, _ in generated[::GROUP])
+    correct = rewards.numpy().reshape(-1, GROUP)
+    cut = np.array([cut for _, _, cut in generated]).reshape(-1, GROUP)
+    length = np.array([n for _, n, _ in generated]).reshape(-1, GROUP)
+    batch = Batch(ids, (correct == 1) & ~cut, length, cut)
+    expected, _ = signal(Shorten(), batch, reference(1.0))
+    assert np.array_equal(seen[0].signal.advantages, expected.advantages)
+    assert list(one._logs["advantages"]) == pytest.approx(expected.advantages.reshape(-1).tolist())
+
+
+def test_one_row_a_step_and_the_multiplier_moves(tmp_path, tokenizer):
+    seen = []
+    one = trainer(tmp_path, tokenizer, PrimalDual(), reference(1.0), 3, on_step=seen.append)
+    one.train()
+    rows = [step.signal.row for step in seen]
+    assert len(rows) == 3
+    for before, after in itertools.pairwise(rows):
+        violation = before["reference_accuracy"] - before["accuracy"]
+        assert after["multiplier"] == pytest.approx(before["multiplier"] + violation)
+
+
+def test_length_pressure_shortens(tmp_path, tokenizer):
+    seen = []
+    one = trainer(tmp_path, tokenizer, LengthOnly(), reference(0.0), 20, on_step=seen.append)
+    one.train()
+    tokens = [step.signal.row["tokens"] for step in seen]
+    assert np.mean(tokens[-3:]) < 0.7 * np.mean(tokens[:3])
+
+
+@pytest.mark.parametrize("objective", [Shorten(smoothing=0.5), PrimalDual()], ids=["crt", "pd"])
+def test_stopped_and_resumed_is_the_same_run(tmp_path, tokenizer, objective):
+    whole_rows, parts_rows = [], []
+    whole = trainer(tmp_path / "whole", tokenizer, objective, steps=4, on_step=whole_rows.append)
+    whole.train()
+    trainer(tmp_path / "parts", tokenizer, objective, steps=2, on_step=parts_rows.append).train()
+    rest = trainer(tmp_path / "parts", tokenizer, objective, steps=4, on_step=parts_rows.append)
+    rest.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-2"))
+    assert [s.signal.row for s in whole_rows] == [s.signal.row for s in parts_rows]
+    assert whole.objective == rest.objective
+    for ours, theirs in zip(whole.model.parameters(), rest.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_memory_is_readable_in_the_checkpoint(tmp_path, tokenizer):
+    one = trainer(tmp_path, tokenizer, PrimalDual(), steps=2)
+    one.train()
+    saved = json.loads((tmp_path / "checkpoint-2" / "objective.json").read_text())
+    assert saved == {"multiplier": one.objective.multiplier}
+
+
+def test_what_could_not_be_graded_is_left_out_not_wrong(tmp_path, tokenizer):
+    def fails_on_p1(completions, problem_id, **_):
+        return [
+            None if name == "p1" else float("a" in text)
+            for text, name in zip(completions, problem_id, strict=True)
+        ]
+
+    seen = []
+    one = trainer(
+        tmp_path, tokenizer, Shorten(), reward=fails_on_p1, steps=1, on_step=seen.append,
+        truncated_as="grade",
+    )  # fmt: skip
+    one.train()
+    assert seen[0].left_out == ("p1",)
+    assert seen[0].signal.row["problems"] == PROBLEMS - 1
+    shown = np.array(one._logs["advantages"]).reshape(PROBLEMS, GROUP)
+    assert not shown[1].any()
+
+
+def test_nothing_graded_is_a_step_without_a_signal(tmp_path, tokenizer):
+    seen = []
+    one = trainer(
+        tmp_path, tokenizer, Shorten(), reward=lambda completions, **_: [None] * len(completions),
+        steps=1, on_step=seen.append, truncated_as="grade",
+    )  # fmt: skip
+    before = [p.clone() for p in one.model.parameters()]
+    one.train()
+    assert seen[0].signal is None and len(seen[0].left_out) == PROBLEMS
+    assert all(torch.equal(a, b) for a, b in zip(before, one.model.parameters(), strict=True))
+
+
+def test_a_reward_that_is_no_verdict_is_refused(tmp_path, tokenizer):
+    half = trainer(tmp_path, tokenizer, Shorten(), reward=lambda completions, **_: [0.5] * len(completions))  # fmt: skip  # noqa: E501
+    with pytest.raises(ConfigError, match=r"returned 0\.5: it must say 1"):
+        half.train()
+
+
+def test_more_than_one_update_a_batch_is_refused(tmp_path, tokenizer):
+    with pytest.raises(ConfigError, match="decides once a batch"):
+        trainer(tmp_path, tokenizer, Shorten(), num_iterations=2)
+
+
+def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer):
+    """The same completions with and without packing give the same gradient."""
+    gradients = []
+    for pack in (True, False):
+        one = trainer(tmp_path, tokenizer, LengthOnly(), steps=1, learning_rate=0.0)
+        if not pack:
+            one._prepare_inputs = super(CRTTrainer, one)._prepare_inputs
+        kept = []
+        one.optimizer = None
+        one.create_optimizer()
+        step = one.optimizer.step
+        one.optimizer.step = lambda *a, step=step, one=one, kept=kept, **k: (
+            kept.extend(p.grad.clone() for p in one.model.parameters()),
+            step(*a, **k),
+        )
+        one.train()
+        gradients.append(kept)
+    assert gradients[0] and len(gradients[0]) == len(gradients[1])
+    for with_packing, without in zip(*gradients, strict=True):
+        assert with_packing == pytest.approx(without, abs=1e-6)
+
+
+def test_packed_rows_are_sorted_and_cut():
+    def row(prompt: int, completion: int):
+        mask = lambda n, width: torch.arange(width) < n  # noqa: E731
+        return mask(prompt, 6).flip(0).long(), mask(completion, 8).long()
+
+    rows = [row(6, 8), row(2, 3), row(3, 0), row(2, 2)]
+    batch = {
+        "prompt_ids": torch.arange(24).view(4, 6),
+        "prompt_mask": torch.stack([p for p, _ in rows]),
+        "completion_ids": torch.arange(32).view(4, 8),
+        "completion_mask": torch.stack([c for _, c in rows]),
+        "advantages": torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        "num_items_in_batch": torch.tensor(13),
+    }
+    halves = [
+        {k: v[:2] if v.ndim else v for k, v in batch.items()},
+        {k: v[2:] if v.ndim else v for k, v in batch.items()},
+    ]
+    small, large = packed(halves)
+    assert small["advantages"].tolist() == [3.0, 4.0]  # the masked row first, then the shortest
+    assert small["completion_ids"].shape == (2, 2) and small["prompt_ids"].shape == (2, 3)
+    assert large["advantages"].tolist() == [2.0, 1.0]
+    assert large["completion_ids"].shape == (2, 8)
+    assert small["completion_ids"][1].tolist() == batch["completion_ids"][3, :2].tolist()
+    assert math.isclose(small["num_items_in_batch"], 13)
