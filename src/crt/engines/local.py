@@ -24,7 +24,7 @@ from crt.types import Rollout, Verdict
 
 STATE_FILE = "objective.json"
 
-ReferenceFor = Callable[[Sequence[str]], Batch]
+ReferenceFor = Callable[[Sequence[str]], Batch | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +101,20 @@ class CRTTrainer(GRPOTrainer):
     def _decide(self) -> tuple[Array, Step]:
         """(P, G) advantages, 0 for problems left out; the same on every rank."""
         size = cast(int, self.num_generations)
-        batch, left_out = batch_of(rollouts_of(self._generated, self._rewards), self.truncated_as)
-        advantages = np.zeros((len(self._generated) // size, size))
-        if batch is None:
+        batch, _ = batch_of(rollouts_of(self._generated, self._rewards), self.truncated_as)
+        reference = self.reference(batch.problem_ids) if batch else None
+        asked = [problem_id for problem_id, _, _ in self._generated[::size]]
+        both = _problems(batch) & _problems(reference)
+        graded = [problem_id for problem_id in asked if problem_id in both]
+        left_out = tuple(problem_id for problem_id in asked if problem_id not in both)
+        advantages = np.zeros((len(asked), size))
+        if batch is None or reference is None or not graded:
             return advantages, Step(None, left_out)
-        reference = self.reference(batch.problem_ids)
-        result, self.objective = signal(self.objective, batch, reference, self.estimator)
-        ids = [problem_id for problem_id, _, _ in self._generated[::size]]
-        rows = [ids.index(problem_id) for problem_id in batch.problem_ids]
-        advantages[rows] = result.advantages
-        return advantages, Step(result, left_out)
+        step, self.objective = signal(
+            self.objective, batch.select(graded), reference, self.estimator
+        )
+        advantages[[asked.index(p) for p in graded]] = step.advantages
+        return advantages, Step(step, left_out)
 
     def _show(self, advantages: list[float]) -> None:
         """TRL's table of completions shows our advantages; its log shows our row."""
@@ -145,6 +149,10 @@ class CRTTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
             self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
+
+
+def _problems(batch: Batch | None) -> frozenset[str]:
+    return frozenset(batch.problem_ids if batch else ())
 
 
 def rollouts_of(generated: Sequence[tuple[str, int, bool]], rewards: torch.Tensor) -> list[Rollout]:

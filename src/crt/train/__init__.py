@@ -1,0 +1,1 @@
+"""The paper's training: a frozen reference, Stage I, its result as reference, Stage II."""
