@@ -68,6 +68,10 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def flat(groups: list[list[Sample]]) -> list[Sample]:
+    return [said for group in groups for said in group]
+
+
 def own_logprobs(model: PreTrainedModel, prompt: list[int], said: Sample, temperature=1.0):
     """What one plain forward over prompt and answer gives."""
     with torch.no_grad():
@@ -102,7 +106,7 @@ def test_rows_that_leave_change_nothing_for_the_others(monkeypatch):
     nobody = torch.empty(0, dtype=torch.long)
     monkeypatch.setattr(sampler, "compaction", lambda over: (nobody, nobody, len(over)))
     staying = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
-    for few, all_rows in zip(sum(dropping, []), sum(staying, []), strict=True):
+    for few, all_rows in zip(flat(dropping), flat(staying), strict=True):
         assert few.tokens == all_rows.tokens[: len(few.tokens)]
 
 
@@ -119,7 +123,7 @@ def test_frequencies_match_the_distribution():
 
 def test_stops_at_eos_or_at_the_cap():
     model = lively()
-    told = sum(sample(model, PROMPTS, 16, 6, [END], generator=seeded()), [])
+    told = flat(sample(model, PROMPTS, 16, 6, [END], generator=seeded()))
     ended = [s for s in told if s.stop == "eos"]
     cut = [s for s in told if s.stop == "length"]
     assert ended and cut
@@ -129,7 +133,7 @@ def test_stops_at_eos_or_at_the_cap():
 
 def test_eos_as_the_very_last_token_allowed_counts_as_an_end():
     model = lively()
-    told = sum(sample(model, PROMPTS, 64, 2, [END], generator=seeded()), [])
+    told = flat(sample(model, PROMPTS, 64, 2, [END], generator=seeded()))
     assert any(s.stop == "eos" and len(s.tokens) == 2 for s in told)
 
 

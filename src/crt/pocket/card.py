@@ -44,6 +44,9 @@ by level:
 **Highest accuracy by choice of style:** {top_accuracy:.1f} %, at {top_length:.0f} tokens when the
 shortest such mixture is taken.
 
+**Check:** one free answer to each of {checked} other held-out problems is right in {low:.1f} to
+{high:.1f} % of cases and {short:.0f} to {long:.0f} tokens long on average (3.5 standard errors).
+
 ## Made by
 
 `crt pocket build --seed {made_seed} --supervised {supervised} --polish {polish}`
@@ -100,6 +103,11 @@ def render(figures: dict[str, Any]) -> str:
         best_shares=mixture(at_base),
         top_accuracy=top["accuracy"],
         top_length=top["length"],
+        checked=figures["check"]["problems"],
+        low=figures["check"]["accuracy"][0],
+        high=figures["check"]["accuracy"][1],
+        short=figures["check"]["length"][0],
+        long=figures["check"]["length"][1],
         made_seed=made["seed"],
         supervised=made["supervised"],
         polish=made["polish"],

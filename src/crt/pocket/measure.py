@@ -14,6 +14,7 @@ from crt.pocket.rollouts import Graded, rollouts
 from crt.pocket.styles import FIRST_WORD, STYLES
 
 AT_ONCE = 64  # problems in one batch
+CHECKED = 256  # problems of a check that the shipped model is as measured
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Figures:
     share: float  # of free answers that begin with this style's first word, percent
     accuracy: float
     length: float
+    length_spread: float  # standard deviation
     zip_ratio: float
     accuracy_by_level: dict[int, float]
     length_by_level: dict[int, float]
@@ -40,6 +42,15 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Check:
+    """Where free answers to other held-out problems, one each, must lie in percent and tokens."""
+
+    problems: int
+    accuracy: tuple[float, float]
+    length: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Table:
     """Everything measured of one model."""
 
@@ -47,6 +58,7 @@ class Table:
     styles: dict[str, Figures]
     best_at_base: Best
     best_accuracy: Best
+    check: Check
     problems: int
     seed: int
 
@@ -59,6 +71,27 @@ def mean(values: Iterable[float]) -> float:
     """The mean; NaN where there is nothing."""
     found = list(values)
     return sum(found) / len(found) if found else float("nan")
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation."""
+    middle = mean(values)
+    return mean((value - middle) ** 2 for value in values) ** 0.5
+
+
+def check(free: Figures, measured: int, problems: int = CHECKED) -> Check:
+    """Intervals for a check on `problems` answers: 3.5 standard errors of the difference.
+
+    Answers to one problem are alike, so what was measured counts as one answer per problem.
+    """
+    unit = 3.5 * (1 / problems + 1 / measured) ** 0.5
+    right = unit * (free.accuracy * (100 - free.accuracy)) ** 0.5
+    long = unit * free.length_spread
+    return Check(
+        problems,
+        (free.accuracy - right, min(100.0, free.accuracy + right)),
+        (free.length - long, free.length + long),
+    )
 
 
 def style_of(text: str) -> str:
@@ -79,6 +112,7 @@ def figures(told: Sequence[Graded], free: Sequence[Graded], style: str | None) -
         share=share(free),
         accuracy=100 * mean(each.correct for each in told),
         length=mean(each.length for each in told),
+        length_spread=spread([each.length for each in told]),
         zip_ratio=mean(zip_ratio(each.text) for each in told if each.text),
         accuracy_by_level={n: 100 * mean(e.correct for e in by_level[n]) for n in LEVELS},
         length_by_level={n: mean(e.length for e in by_level[n]) for n in LEVELS},
@@ -114,6 +148,7 @@ def measure(
         {str(style): row for style, row in styles.items()},
         best(styles, weights, min(free_figures.accuracy, highest)),
         best(styles, weights, highest),
+        check(free_figures, count),
         count,
         seed,
     )

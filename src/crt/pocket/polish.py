@@ -10,7 +10,9 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket.problems import exercises, problem
 from crt.pocket.rollouts import Graded, rollouts
 from crt.pocket.supervised import (
+    FINAL_DRILL,
     FINAL_SHARES,
+    after,
     backward,
     examples,
     logits_before,
@@ -47,8 +49,7 @@ def policy_gradient(model: Qwen2ForCausalLM, weighted: list[Weighted], tokens: i
     weighted = sorted(weighted, key=lambda pair: pair[0].length)
     for first in range(0, len(weighted), MICRO_BATCH):
         part = weighted[first : first + MICRO_BATCH]
-        pairs = [(each.prompt, each.sample.tokens) for each, _ in part]
-        ids, wanted = padded(pairs)
+        ids, wanted = padded([after(each.prompt, each.sample.tokens) for each, _ in part])
         logprobs = torch.log_softmax(logits_before(model, ids, wanted), -1)
         taken = logprobs.gather(1, ids[wanted][:, None])[:, 0]
         weight = torch.repeat_interleave(
@@ -77,7 +78,7 @@ def step(
     weights = [value for group in groups for value in advantages(group)]
     useful = [pair for pair in zip(told, weights, strict=True) if pair[1] != 0]
     policy_gradient(model, useful, sum(each.length for each in told))
-    backward(model, examples(tokenizer, FINAL_SHARES, rng), SUPERVISED_WEIGHT)
+    backward(model, examples(tokenizer, FINAL_SHARES, FINAL_DRILL, rng), SUPERVISED_WEIGHT)
     update(model, optimiser, number, steps)
     return Outcome(
         sum(each.correct for each in told) / len(told),

@@ -1,6 +1,7 @@
 """The supervised phase: next-token prediction of worked answers, the working first."""
 
 import random
+import re
 from collections.abc import Iterator
 
 import torch
@@ -10,19 +11,23 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket import tokenizer as vocabulary
 from crt.pocket.muon import Muon
 from crt.pocket.problems import exercises, problem
-from crt.pocket.styles import STYLES, answer
+from crt.pocket.styles import STYLES, answer, thought_broken_down
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.
 WORKING_SHARES = (0.02, 0.28, 0.50, 0.20)
 FINAL_SHARES = (0.03, 0.12, 0.15, 0.70)
+# Part of a batch that is bare arithmetic: sums are what takes longest to learn.
+WORKING_DRILL, FINAL_DRILL = 0.4, 0.1
+DRILL_EXERCISES = 4
+RESULT = re.compile(r"(?<=[=o]) \d+")  # after “=” and “so”
 WORKING_PART = 0.6  # of all steps
 DECAY_PART = 0.4  # the learning rate falls to zero over the last 40 % of the steps
 WARM_UP = 50
 BATCH = 64
 MICRO_BATCHES = 8  # of like length: little padding, and small enough for the cache
 
-Example = tuple[list[int], list[int]]  # prompt, answer
+Example = tuple[list[int], list[bool]]  # tokens, and which of them are to be learned
 
 
 def corpus(count: int, seed: int) -> Iterator[str]:
@@ -33,9 +38,11 @@ def corpus(count: int, seed: int) -> Iterator[str]:
         yield answer(item, rng.choice(STYLES), rng)
 
 
-def shares_at(progress: float) -> tuple[float, ...]:
-    """The mixture of styles at a point between 0 and 1 of the phase."""
-    return WORKING_SHARES if progress < WORKING_PART else FINAL_SHARES
+def mixture_at(progress: float) -> tuple[tuple[float, ...], float]:
+    """Shares of the styles, and of drill, at a point between 0 and 1 of the phase."""
+    if progress < WORKING_PART:
+        return WORKING_SHARES, WORKING_DRILL
+    return FINAL_SHARES, FINAL_DRILL
 
 
 def rate_at(progress: float, step: int) -> float:
@@ -43,28 +50,49 @@ def rate_at(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / WARM_UP) * min(1.0, (1 - progress) / DECAY_PART)
 
 
-def examples(
+def worked(
     tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], rng: random.Random
+) -> Example:
+    """A problem with its answer, of which the answer is to be learned."""
+    item = next(exercises("train", rng))
+    asked = vocabulary.prompt(tokenizer, problem(item, rng).question)
+    text = answer(item, rng.choices(STYLES, shares)[0], rng) + vocabulary.END
+    prompt, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
+    return after(prompt, reply)
+
+
+def after(prompt: list[int], reply: list[int]) -> Example:
+    """A reply to be learned after a prompt that is given."""
+    return prompt + reply, [False] * len(prompt) + [True] * len(reply)
+
+
+def drill(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Example:
+    """Working without problems, of which the results are to be learned."""
+    items = zip(range(DRILL_EXERCISES), exercises("train", rng), strict=False)
+    text = " ".join(thought_broken_down(item) for _, item in items)
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    result = {place for match in RESULT.finditer(text) for place in range(*match.span())}
+    return encoded["input_ids"], [start in result for start, _ in encoded["offset_mapping"]]
+
+
+def examples(
+    tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], drills: float, rng: random.Random
 ) -> list[Example]:
-    """One batch of prompts with answers, shortest first."""
-    found = []
-    for _, item in zip(range(BATCH), exercises("train", rng), strict=False):
-        style = rng.choices(STYLES, shares)[0]
-        asked = vocabulary.prompt(tokenizer, problem(item, rng).question)
-        text = answer(item, style, rng) + vocabulary.END
-        ids = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
-        found.append((ids[0], ids[1]))
-    return sorted(found, key=lambda pair: len(pair[0]) + len(pair[1]))
+    """One batch, shortest first."""
+    count = round(drills * BATCH)
+    found = [drill(tokenizer, rng) for _ in range(count)]
+    found += [worked(tokenizer, shares, rng) for _ in range(BATCH - count)]
+    return sorted(found, key=lambda example: len(example[0]))
 
 
-def padded(pairs: list[Example]) -> tuple[Tensor, Tensor]:
-    """Token ids filled up with zeros on the right, and which of them belong to answers."""
-    longest = max(len(asked) + len(text) for asked, text in pairs)
-    ids = torch.zeros(len(pairs), longest, dtype=torch.long)
-    wanted = torch.zeros(len(pairs), longest, dtype=torch.bool)
-    for row, (asked, text) in enumerate(pairs):
-        ids[row, : len(asked) + len(text)] = torch.tensor(asked + text)
-        wanted[row, len(asked) : len(asked) + len(text)] = True
+def padded(batch: list[Example]) -> tuple[Tensor, Tensor]:
+    """Token ids filled up with zeros on the right, and which of them are to be learned."""
+    longest = max(len(tokens) for tokens, _ in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    wanted = torch.zeros(len(batch), longest, dtype=torch.bool)
+    for row, (tokens, learned) in enumerate(batch):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        wanted[row, : len(tokens)] = torch.tensor(learned)
     return ids, wanted
 
 
@@ -74,13 +102,13 @@ def logits_before(model: Qwen2ForCausalLM, ids: Tensor, wanted: Tensor) -> Tenso
     return model.lm_head(hidden[:, :-1][wanted[:, 1:]])
 
 
-def backward(model: Qwen2ForCausalLM, pairs: list[Example], weight: float = 1.0) -> float:
-    """Adds the gradient of the mean loss over answer tokens, in micro-batches of like length."""
-    tokens = sum(len(text) for _, text in pairs)
-    size = -(-len(pairs) // MICRO_BATCHES)
+def backward(model: Qwen2ForCausalLM, batch: list[Example], weight: float = 1.0) -> float:
+    """Adds the gradient of the mean loss over learned tokens, in micro-batches of like length."""
+    tokens = sum(sum(learned) for _, learned in batch)
+    size = -(-len(batch) // MICRO_BATCHES)
     total = 0.0
-    for first in range(0, len(pairs), size):
-        ids, wanted = padded(pairs[first : first + size])
+    for first in range(0, len(batch), size):
+        ids, wanted = padded(batch[first : first + size])
         logits = logits_before(model, ids, wanted)
         loss = torch.nn.functional.cross_entropy(logits, ids[wanted], reduction="sum") / tokens
         (loss * weight).backward()
@@ -111,7 +139,7 @@ def step(
     """One supervised step; its data depend on seed and number alone, so a run can be resumed."""
     progress = number / steps
     rng = random.Random(f"supervised-{seed}-{number}")
-    loss = backward(model, examples(tokenizer, shares_at(progress), rng))
+    loss = backward(model, examples(tokenizer, *mixture_at(progress), rng))
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for each in optimiser:
         for group in each.param_groups:

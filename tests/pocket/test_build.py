@@ -1,0 +1,96 @@
+"""A build that is cut off and goes on ends with the same weights as one that was not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from crt.errors import ConfigError
+from crt.pocket import build, polish, rollouts, supervised
+from crt.pocket.build import Clock, Plan, Stopped
+from crt.pocket.muon import orthogonalised
+from crt.pocket.rollouts import Graded
+from crt.types import Problem
+
+PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Batches of a few answers, cut short, so that a build takes seconds."""
+    monkeypatch.setattr(supervised, "BATCH", 4)
+    monkeypatch.setattr(polish, "PROBLEMS", 2)
+    monkeypatch.setattr(polish, "COPIES", 2)
+    monkeypatch.setattr(rollouts, "CAP", 8)
+    monkeypatch.setattr(build, "CORPUS", 200)
+
+
+class Impatient(Clock):
+    """A clock whose sitting is over after a number of steps."""
+
+    steps_left = 10**6
+
+    def over(self) -> bool:
+        self.steps_left -= 1
+        return self.steps_left < 0
+
+
+def sitting(out: Path, steps: int = 10**6) -> None:
+    clock = Impatient(lambda line: None, None)
+    clock.steps_left = steps
+    build.build(out, 5, PLAN, clock)
+
+
+def test_cut_off_and_resumed_ends_with_the_same_weights(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    sitting(whole)
+    sittings = 1
+    while True:
+        try:
+            sitting(parts, steps=0)
+            break
+        except Stopped:
+            sittings += 1
+    assert sittings == 4  # a stop after each step but the last one of a phase
+    expected = load_file(whole / "model.safetensors")
+    found = load_file(parts / "model.safetensors")
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert (whole / "figures.json").read_text() == (parts / "figures.json").read_text()
+
+
+def test_another_seed_does_not_go_on_with_this_build(tmp_path):
+    with pytest.raises(Stopped):
+        sitting(tmp_path, steps=0)
+    with pytest.raises(ConfigError, match="seed 5, not 6"):
+        build.build(tmp_path, 6, PLAN, Clock(lambda line: None, None))
+
+
+def test_the_clock_says_how_long_it_will_take(monkeypatch):
+    now = iter([0.0, 0.0, 60.0])
+    monkeypatch.setattr(build.time, "monotonic", lambda: next(now))
+    said: list[str] = []
+    clock = Clock(said.append, None, every=1)
+    clock.begin("supervised", 10, 20)
+    clock.tick(11, "loss 1")  # two steps in a minute, eight to go
+    assert said == ["supervised 12/20: loss 1, 4 min left"]
+
+
+def test_advantages_are_standardised_within_the_group():
+    def told(*correct: bool) -> list[Graded]:
+        item = Problem("a", "b", "c")
+        return [Graded(item, [], None, "", 1, right) for right in correct]  # pyright: ignore
+
+    # mean 0.25, spread √(0.25 · 0.75) = 0.433
+    assert polish.advantages(told(True, False, False, False)) == pytest.approx(
+        [1.732, -0.577, -0.577, -0.577], abs=1e-3
+    )
+    assert polish.advantages(told(True, True)) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(8, 24), (24, 8)])
+def test_orthogonalised_matrices_stretch_nothing_much(shape):
+    matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    sizes = torch.linalg.svdvals(orthogonalised(matrices))
+    assert ((sizes > 0.6) & (sizes < 1.3)).all()

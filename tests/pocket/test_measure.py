@@ -1,0 +1,54 @@
+"""The table of styles: shares, and the shortest mixture at an accuracy, by hand-made figures."""
+
+import pytest
+
+from crt.pocket.measure import Figures, best, envelope, max_accuracy, style_of
+
+EVEN = dict.fromkeys((1, 2, 3, 4), 0.25)
+
+
+def row(length: float, *right: float) -> Figures:
+    by_level = dict(zip((1, 2, 3, 4), right, strict=True))
+    lengths = dict.fromkeys(by_level, length)
+    return Figures(0.0, 0.0, length, 0.0, by_level, lengths, {}, 1)
+
+
+STYLES = {
+    "guess": row(10, 0, 0, 0, 0),
+    "head": row(30, 100, 80, 0, 0),
+    "broken": row(50, 100, 100, 100, 80),
+    "redundant": row(120, 100, 100, 100, 80),
+}
+
+
+def test_the_first_word_tells_the_style():
+    assert style_of("Okay, so") == "redundant"
+    assert style_of("Well") == "other"
+
+
+def test_the_highest_accuracy_takes_the_best_style_everywhere():
+    assert max_accuracy(STYLES, EVEN) == pytest.approx(95)
+
+
+def test_the_shortest_way_to_the_highest_accuracy():
+    # level 1 in the head (30), the others broken down (50): 180 / 4 = 45
+    found = best(STYLES, EVEN, 95)
+    assert (found.accuracy, found.length) == pytest.approx((95, 45))
+    assert found.shares[1] == {"head": 1.0}
+    assert found.shares[4] == {"broken": 1.0}
+
+
+def test_what_is_not_needed_is_not_bought():
+    # Steepest first: level 1 in the head (5 points a token), 2 in the head (4), 3 broken
+    # down (2.5): 70 % at 30, 30, 50, 10. Level 4 (2 a token) then gives the last 10 points with
+    # half of its answers broken down: 20 more tokens at a quarter of the weight.
+    found = best(STYLES, EVEN, 80)
+    assert found.accuracy == pytest.approx(80)
+    assert found.shares[4] == pytest.approx({"guess": 0.5, "broken": 0.5})
+    assert found.length == pytest.approx((30 + 30 + 50 + 30) / 4)
+
+
+def test_dominated_and_mixed_points_leave_the_envelope():
+    points = [(10, 0, "a"), (20, 10, "b"), (30, 60, "c"), (40, 55, "d")]
+    # b lies under the line from a to c; d is longer and worse than c
+    assert [style for _, _, style in envelope(points)] == ["a", "c"]
