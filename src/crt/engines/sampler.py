@@ -130,32 +130,57 @@ def check(prompts: Sequence[Sequence[int]], copies: int, max_new_tokens: int) ->
         raise EngineError(f"cannot sample {copies} rollouts of {max_new_tokens} tokens: at least 1")
 
 
-class Rollouts:
-    """The rollouts under way: which rows are live, what they said, and how likely it was."""
+class Spoken:
+    """What the rollouts have said so far, and how likely it was."""
 
     def __init__(self, rows: int, room: int, device: torch.device) -> None:
         self.tokens = torch.zeros(rows, room, dtype=torch.long, device=device)
         self.logprobs = torch.zeros(rows, room, device=device)
         self.length = torch.zeros(rows, dtype=torch.long, device=device)
-        self.row = torch.arange(rows, device=device)  # the rollout that each live row carries
         self.ended = torch.zeros(rows, dtype=torch.bool, device=device)
 
-    def add(self, at: int, token: Tensor, logprob: Tensor, over: Tensor) -> None:
+    def add(self, rollout: Tensor, at: int, token: Tensor, logprob: Tensor, over: Tensor) -> None:
         """Notes one more token of every live rollout."""
-        self.tokens[self.row, at] = token
-        self.logprobs[self.row, at] = logprob
-        self.length[self.row] += 1
-        self.ended[self.row] = over
+        self.tokens[rollout, at] = token
+        self.logprobs[rollout, at] = logprob
+        self.length[rollout] += 1
+        self.ended[rollout] = over
 
-    def samples(self) -> list[Sample]:
-        """All rollouts, in order."""
-        tokens, logprobs = self.tokens.tolist(), self.logprobs.tolist()
-        return [
-            Sample(tokens[i][:n], logprobs[i][:n], "eos" if over else "length")
-            for i, (n, over) in enumerate(
-                zip(self.length.tolist(), self.ended.tolist(), strict=True)
+    def samples(self, copies: int) -> list[list[Sample]]:
+        """All rollouts, in order, by prompt."""
+        told = [
+            Sample(tokens[:length], logprobs[:length], "eos" if ended else "length")
+            for tokens, logprobs, length, ended in zip(
+                self.tokens.tolist(),
+                self.logprobs.tolist(),
+                self.length.tolist(),
+                self.ended.tolist(),
+                strict=True,
             )
         ]
+        return [told[first : first + copies] for first in range(0, len(told), copies)]
+
+
+class Live:
+    """The rows of the batch: which rollout each carries, where it is, what it may look at."""
+
+    def __init__(self, mask: Tensor, copies: int, room: int) -> None:
+        mask = mask.repeat_interleave(copies, 0)
+        self.rollout = torch.arange(len(mask), device=mask.device)
+        self.position = mask.sum(1, keepdim=True) - 1
+        self.seen = torch.cat([mask, mask.new_ones(len(mask), room)], 1)
+
+    def without(self, over: Tensor, token: Tensor, layers: list[PreallocatedLayer]) -> Tensor:
+        """Lets finished rows leave and the others move on; returns what those said last."""
+        source, target, stay = compaction(over)
+        if len(target):
+            for layer in layers:
+                layer.move(source, target)
+            for kept in (self.rollout, self.position, self.seen, token):
+                kept[target] = kept[source]
+        self.rollout, self.seen = self.rollout[:stay], self.seen[:stay]
+        self.position = self.position[:stay] + 1
+        return token[:stay]
 
 
 def compaction(over: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -180,7 +205,7 @@ def sample(
     """`copies` rollouts of every prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
 
     `generator` is a CPU generator: the same seed gives the same rollouts. Temperature 0 is greedy,
-    with log-probabilities at temperature 1.
+    with log-probabilities at temperature 1. The model should be in evaluation mode.
     """
     check(prompts, copies, max_new_tokens)
     device, rows = model.device, len(prompts) * copies
@@ -188,34 +213,25 @@ def sample(
     width = ids.shape[1]
     layers = layers_for(model, rows, copies, width + max_new_tokens)
     cache = Cache(layers=list(layers))
-    uniforms = torch.rand(rows, max_new_tokens, generator=generator).to(device)
+    uniform = torch.rand(rows, max_new_tokens, generator=generator).to(device)
     stops = torch.tensor(sorted(eos_ids), device=device)
-    rollouts = Rollouts(rows, max_new_tokens, device)
+    spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies, max_new_tokens)
 
     position = (mask.cumsum(1) - 1).clamp(min=0)
     logits = forward(model, ids, mask, position, cache).repeat_interleave(copies, 0)
-    position = position[:, -1:].repeat_interleave(copies, 0)
-    seen = torch.ones(rows, width + max_new_tokens, dtype=torch.long, device=device)
-    seen[:, :width] = mask.repeat_interleave(copies, 0)
     for at in range(max_new_tokens):
-        token, logprob = choose(logits, uniforms[rollouts.row, at], temperature, top_p)
+        token, logprob = choose(logits, uniform[live.rollout, at], temperature, top_p)
         over = torch.isin(token, stops)
-        rollouts.add(at, token, logprob, over)
+        spoken.add(live.rollout, at, token, logprob, over)
         if on_token is not None:
-            for row, value in zip(rollouts.row.tolist(), token.tolist(), strict=True):
-                on_token(row, value)
-        source, target, stay = compaction(over)
-        if stay == 0 or at == max_new_tokens - 1:
+            for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
+                on_token(rollout, value)
+        token = live.without(over, token, layers)
+        if len(token) == 0 or at == max_new_tokens - 1:
             break
-        if len(target):
-            for layer in layers:
-                layer.move(source, target)
-            for kept in (rollouts.row, position, seen, token):
-                kept[target] = kept[source]
-        rollouts.row, position, seen = rollouts.row[:stay], position[:stay] + 1, seen[:stay]
-        logits = forward(model, token[:stay, None], seen[:, : width + at + 1], position, cache)
-    samples = rollouts.samples()
-    return [samples[first : first + copies] for first in range(0, rows, copies)]
+        seen = live.seen[:, : width + at + 1]
+        logits = forward(model, token[:, None], seen, live.position, cache)
+    return spoken.samples(copies)
 
 
 def forward(
