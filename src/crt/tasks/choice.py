@@ -18,7 +18,7 @@ _LEADING = re.compile(
 _ANOTHER = re.compile(
     r"\(\s*[A-J]\s*\)"  # (D) (C)
     r"|^[A-J]\s*(?:$|[).:,])"  # D C, D C)
-    r"|(?:^|\s|\b)(?:,|/|&|or\b|and\b)\s*\(?[A-J]\)?(?=$|[\s).:,])"  # D or C
+    r"|^(?:,|/|&|or\b|and\b)\s*\(?[A-J]\)?(?=$|[\s).:,])"  # D or C
 )
 _OPTION = re.compile(r"^\s*\(?[A-J]\s*[).:]\s*")
 
@@ -33,7 +33,7 @@ def gold_letter(gold: str, has_options: bool) -> str | None:
 def chosen(prediction: str, has_options: bool) -> tuple[str, str] | None:
     """The letter that a prediction chooses and the words after it, if it begins with a letter.
 
-    A prediction that names a second letter chooses nothing. Small letters are choices only when
+    Of a prediction that names a second letter the choice is "". Small letters are choices only when
     the question has options: otherwise d is a variable.
     """
     text = tidy(prediction)
@@ -48,7 +48,9 @@ def chosen(prediction: str, has_options: bool) -> tuple[str, str] | None:
     rest = found.group("rest").strip()
     if letter.islower() and not has_options:
         return None
-    if _ANOTHER.search(rest) or (found.group("alone") and rest and not has_options):
+    if _ANOTHER.search(rest):
+        return "", rest
+    if found.group("alone") and rest and not has_options:
         return None
     return letter.upper(), rest
 

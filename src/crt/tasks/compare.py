@@ -9,14 +9,29 @@ from typing import NamedTuple
 
 from crt.tasks import choice
 from crt.tasks.algebra import structure
+from crt.tasks.algebra.node import Node
 from crt.tasks.algebra.reader import Reading, read
 from crt.tasks.algebra.structure import Oracle, Rules
 
 MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
 
 _WHOLE = re.compile(r"-?\d{1,15}")
-_ASKS_PERCENT = re.compile(r"\bper\s?cent(?:age)?\b|%", re.IGNORECASE)
 _ASKS = re.compile(r"\b(?:what|which|find|express|give|calculate|determine|how)\b", re.IGNORECASE)
+_PERCENT_WANTED = re.compile(
+    r"\b(?:what|which|how many|find the|as an?|the) (?:\w+ ){0,3}?per\s?cent(?:age)?\b",
+    re.IGNORECASE,
+)
+
+
+_NAMES = {
+    **{"number": "a number", "base": "a numeral", "list": "a list", "union": "a union"},
+    **{"matrix": "a matrix", "relation": "an equation or inequality", "ratio": "a ratio"},
+    **{"word": "words", "unread": "something unreadable"},
+}
+
+
+class GoldUnread(ValueError):
+    """Neither grammar reads the gold, so no verdict would mean anything; raised by the oracle."""
 
 
 class Decision(NamedTuple):
@@ -56,18 +71,15 @@ def asks_percent(question: str) -> bool:
     """Does the sentence that asks, ask for a percentage?"""
     sentences = re.split(r"(?<=[.?!])\s+", question.strip())
     asking = [s for s in sentences if s.endswith("?")] or [s for s in sentences if _ASKS.search(s)]
-    return bool(asking) and bool(re.search(_PERCENT_WANTED, asking[-1]))
-
-
-_PERCENT_WANTED = re.compile(
-    r"\b(?:what|which|how many|find the|as an?|the) (?:\w+ ){0,3}?per\s?cent(?:age)?\b",
-    re.IGNORECASE,
-)
+    return bool(asking) and bool(_PERCENT_WANTED.search(asking[-1]))
 
 
 def _choice(prediction: str, letter: str, options: tuple[str, ...], rules: Rules) -> Decision:
     def equal(one: str, other: str) -> bool | None:
-        return _trees(one, other, rules)[0]
+        try:
+            return _trees(one, other, rules)[0]
+        except GoldUnread:
+            return False  # an option that is a table or a sentence is compared as text
 
     return Decision(choice.decide_choice(prediction, letter, options, equal), "choice")
 
@@ -78,8 +90,19 @@ def _trees(prediction: str, gold: str, rules: Rules) -> tuple[bool | None, str]:
     if _same_words(prediction, gold, mine, theirs):
         return True, "same words"
     equal = structure.same(mine.tree, theirs.tree, rules)
-    kinds = f"{mine.tree.kind} for {theirs.tree.kind}"
-    return equal, kinds if equal is not None else "needs symbolic work"
+    if equal is None:
+        return None, "needs symbolic work"
+    same = "same" if equal else "not the same"
+    return equal, f"{same}: {_called(mine.tree)} for {_called(theirs.tree)}"
+
+
+def _called(tree: Node) -> str:
+    """What a reader would call this answer."""
+    if tree.kind == "unit":
+        return f"a value in {tree.text}"
+    if tree.kind == "bracket":
+        return "a set" if tree.text == "{}" else "a tuple or interval"
+    return _NAMES.get(tree.kind, "an expression")
 
 
 def _as_lists(

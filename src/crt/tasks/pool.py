@@ -33,34 +33,52 @@ class Worker:
         self.memory_mb = memory_mb
         self.process: subprocess.Popen[bytes] | None = None
         self.unread = b""
+        self.ready = False
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply, or WorkerFailed after the deadline or a crash; either way usable again."""
         try:
             if self.process is None or self.process.poll() is not None:
-                self.start()
+                self.launch()
+            if not self.ready:
+                self._receive(START_SECONDS)
+                self.ready = True
             self._send(request)
             reply = self._receive(self.deadline_seconds)
-        except (WorkerFailed, BaseException):
-            self.stop()  # also on Ctrl-C: a late reply must not answer the next request
+        except WorkerFailed:
+            self.replace()
+            raise
+        except BaseException:
+            self.stop()  # Ctrl-C: a late reply must not answer the next request
             raise
         if "ungraded" in reply:
-            self.stop()  # memory or recursion ran out: what is left may be damaged
+            self.replace()  # memory or recursion ran out: what is left may be damaged
         return reply
 
-    def start(self) -> None:
-        """Starts the process and waits until it has loaded sympy."""
+    def launch(self) -> None:
+        """Starts the process; it says when it has loaded sympy."""
         command = [sys.executable, "-P", "-m", "crt.tasks.symbolic"]
-        self.process = subprocess.Popen(
-            [*command, str(self.deadline_seconds), str(self.memory_mb)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C is the parent's business
-        )
+        self.stop()
         self.unread = b""
-        self._receive(START_SECONDS)
+        try:
+            self.process = subprocess.Popen(
+                [*command, str(self.deadline_seconds), str(self.memory_mb)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is the parent's business
+            )
+        except OSError as error:
+            raise WorkerFailed(f"the grading worker cannot start: {error.strerror}") from error
+
+    def replace(self) -> None:
+        """Kills the process; the new one loads while other work goes on."""
+        started = self.ready
+        self.stop()
+        if started:  # one that never became ready would only fail again
+            with contextlib.suppress(WorkerFailed):
+                self.launch()
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self.process is not None and self.process.stdin is not None
@@ -87,7 +105,7 @@ class Worker:
 
     def stop(self) -> None:
         """Kills the process and takes its remains away."""
-        process, self.process = self.process, None
+        process, self.process, self.ready = self.process, None, False
         if process is None:
             return
         with contextlib.suppress(OSError):

@@ -106,7 +106,13 @@ def in_base(token: Token, base: Node) -> Node:
 
 def atom(reader: "Reader") -> Node:
     """The smallest piece that has a value of its own."""
-    token = reader.take()
+    reader.deeper()
+    node = _atom(reader, reader.take())
+    reader.depth -= 1
+    return node
+
+
+def _atom(reader: "Reader", token: Token) -> Node:
     if token.kind == "number":
         return literal(reader, token)
     if token.kind in ("name", "letter"):

@@ -1,10 +1,4 @@
-"""Values as quotients of polynomials, in which equal things look the same.
-
-A polynomial is a sum of monomials with rational coefficients. Its atoms are variables, π, e, i,
-prime numbers under a root (2^(1/2)) and, opaque, anything else (sin x, 2^n). Roots of distinct
-primes are independent over the rationals (Besicovitch), so without opaque atoms two values are
-equal exactly if a/b and c/d have a·d = b·c as polynomials.
-"""
+"""Values as quotients of polynomials: a/b and c/d are equal exactly if a·d = b·c."""
 
 from fractions import Fraction
 from functools import lru_cache
@@ -12,21 +6,10 @@ from math import comb, factorial
 from typing import NamedTuple
 
 from crt.tasks.algebra.node import Node
+from crt.tasks.algebra.polynomial import MAX_BITS, ONE, Poly, TooHard, plus, primes, times
 
-Atom = tuple[str, ...]
-Monomial = tuple[tuple[object, Fraction], ...]
-Poly = dict[Monomial, Fraction]
-
-MAX_TERMS = 300
 MAX_POWER = 400
-MAX_BITS = 6000
 MAX_ROOT = 10**9  # larger numbers under a root are not factorised here
-
-ONE: Monomial = ()
-
-
-class TooHard(ValueError):
-    """Too large, undefined or not a value: this module does not decide."""
 
 
 class Quotient(NamedTuple):
@@ -41,7 +24,7 @@ def equal(one: Node, other: Node) -> bool | None:
     """Whether two values are the same, or None if that takes more than algebra."""
     try:
         a, b = quotient(one), quotient(other)
-        if _times(a.upper, b.lower) == _times(b.upper, a.lower):
+        if times(a.upper, b.lower) == times(b.upper, a.lower):
             return True
     except (TooHard, ZeroDivisionError, OverflowError, ValueError):
         return None
@@ -112,8 +95,8 @@ def _measured(node: Node) -> Quotient:
 def _sum(terms: list[Quotient]) -> Quotient:
     total = terms[0]
     for term in terms[1:]:
-        upper = _plus(_times(total.upper, term.lower), _times(term.upper, total.lower))
-        lower = _times(total.lower, term.lower)
+        upper = plus(times(total.upper, term.lower), times(term.upper, total.lower))
+        lower = times(total.lower, term.lower)
         total = _reduced(Quotient(upper, lower, total.opaque or term.opaque))
     return total
 
@@ -121,7 +104,7 @@ def _sum(terms: list[Quotient]) -> Quotient:
 def _product(*factors: Quotient) -> Quotient:
     total = factors[0]
     for other in factors[1:]:
-        upper, lower = _times(total.upper, other.upper), _times(total.lower, other.lower)
+        upper, lower = times(total.upper, other.upper), times(total.lower, other.lower)
         total = _reduced(Quotient(upper, lower, total.opaque or other.opaque))
     return total
 
@@ -134,49 +117,12 @@ def _inverse(value: Quotient) -> Quotient:
 
 def _reduced(value: Quotient) -> Quotient:
     """With 1 below when the lower side is one number, else with leading coefficient 1."""
-    lead = value.lower[min(value.lower, key=repr)]
+    lower = value.lower
+    lead = next(iter(lower.values())) if len(lower) == 1 else lower[min(lower, key=repr)]
     if lead == 1:
         return value
     upper = {monomial: c / lead for monomial, c in value.upper.items()}
     return value._replace(upper=upper, lower={m: c / lead for m, c in value.lower.items()})
-
-
-def _plus(one: Poly, other: Poly) -> Poly:
-    total = dict(one)
-    for monomial, coefficient in other.items():
-        total[monomial] = total.get(monomial, Fraction(0)) + coefficient
-    return {monomial: c for monomial, c in total.items() if c}
-
-
-def _times(one: Poly, other: Poly) -> Poly:
-    if len(one) * len(other) > MAX_TERMS * 4:
-        raise TooHard("too many terms")
-    total: Poly = {}
-    for left, a in one.items():
-        for right, b in other.items():
-            monomial, c = (
-                (left or right, Fraction(1)) if not (left and right) else _joined(left, right)
-            )
-            total[monomial] = total.get(monomial, Fraction(0)) + a * b * c
-    if len(total) > MAX_TERMS or any(c.numerator.bit_length() > MAX_BITS for c in total.values()):
-        raise TooHard("too large")
-    return {monomial: c for monomial, c in total.items() if c}
-
-
-def _joined(left: Monomial, right: Monomial) -> tuple[Monomial, Fraction]:
-    """The product of two monomials: i² is −1, and 2^(1/2)·2^(1/2) is the number 2."""
-    powers = dict(left)
-    for atom, power in right:
-        powers[atom] = powers.get(atom, Fraction(0)) + power
-    coefficient = Fraction(1)
-    if powers.get("i", 0):
-        turns = int(powers["i"]) % 4
-        coefficient, powers["i"] = Fraction(-1 if turns > 1 else 1), Fraction(turns % 2)
-    for atom, power in powers.items():
-        if isinstance(atom, int):
-            coefficient *= Fraction(atom) ** (power.numerator // power.denominator)
-            powers[atom] = power % 1
-    return tuple(sorted(((a, p) for a, p in powers.items() if p), key=repr)), coefficient
 
 
 def _power(node: Node) -> Quotient:
@@ -193,10 +139,8 @@ def _power(node: Node) -> Quotient:
 
 
 def _whole_power(base: Quotient, power: int) -> Quotient:
-    size = max(
-        (c.numerator.bit_length() + c.denominator.bit_length() for c in base.upper.values()),
-        default=1,
-    )
+    sizes = [max(c.numerator.bit_length(), c.denominator.bit_length()) for c in base.upper.values()]
+    size = max(sizes, default=1)
     if abs(power) > (MAX_BITS // max(size, 1) if _rational(base) is not None else MAX_POWER):
         return _opaque("pow", _frozen(base), Fraction(power))
     if power == 0 and not base.upper:
@@ -224,7 +168,7 @@ def _root(value: Fraction, power: Fraction) -> Quotient:
             result = _constant(Fraction(-1))
         elif power.denominator % 2 == 0:
             raise TooHard("an even root of a negative number")
-    for prime, count in _primes(abs(value)).items():
+    for prime, count in primes(abs(value)).items():
         total = count * power
         whole, rest = total.numerator // total.denominator, total % 1
         result = _product(result, _constant(Fraction(prime) ** whole))
@@ -232,21 +176,6 @@ def _root(value: Fraction, power: Fraction) -> Quotient:
             root = Quotient({((prime, rest),): Fraction(1)}, {ONE: Fraction(1)})
             result = _product(result, root)
     return result
-
-
-@lru_cache(maxsize=5000)
-def _primes(value: Fraction) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for number, sign in ((value.numerator, 1), (value.denominator, -1)):
-        divisor = 2
-        while divisor * divisor <= number:
-            while number % divisor == 0:
-                counts[divisor] = counts.get(divisor, 0) + sign
-                number //= divisor
-            divisor += 1 if divisor == 2 else 2
-        if number > 1:
-            counts[number] = counts.get(number, 0) + sign
-    return counts
 
 
 def _call(node: Node) -> Quotient:

@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from crt.tasks.algebra.node import Node, kinds_in, names_in
@@ -79,7 +79,7 @@ def bounds(node: Node, point: int) -> Bounds:
         case "add":
             return _wider(sum(p.low for p in parts), sum(p.high for p in parts), parts)
         case "mul":
-            return _times(parts[0], parts[1])
+            return reduce(_times, parts)
         case "div":
             return _times(parts[0], _inverse(parts[1]))
         case "pow":
@@ -197,7 +197,7 @@ def _call(function: str, parts: list[Bounds]) -> Bounds:
             inner = 0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high))
             return Bounds(inner, max(abs(x.low), abs(x.high)))
         case "factorial" if x.low >= 1:
-            return _exp(_times(_rising(math.lgamma, Bounds(x.low + 1, x.high + 1)), _around(1.0)))
+            return _factorial(x)
         case "floor" | "ceiling":
             step = math.floor if function == "floor" else math.ceil
             return _outward(float(step(x.low)), float(step(x.high)))
@@ -207,10 +207,17 @@ def _call(function: str, parts: list[Bounds]) -> Bounds:
             raise NoBounds(function)
 
 
+def _factorial(x: Bounds) -> Bounds:
+    if x.low > 1e300:
+        return Bounds(_LARGE, math.inf)
+    return _exp(_rising(math.lgamma, Bounds(x.low + 1, min(x.high, 1e300) + 1)))
+
+
 def _binomial(upper: Bounds, lower: Bounds) -> Bounds:
     """n over k from logarithms of factorials; loose, but enough to tell two formulas apart."""
     n, k = round((upper.low + upper.high) / 2), round((lower.low + lower.high) / 2)
     value = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    if abs(upper.high - n) > 1e-6 or abs(lower.high - k) > 1e-6 or n > 10**9:
+    if abs(upper.high - n) > 1e-3 or abs(lower.high - k) > 1e-3 or n > 10**12:
         raise NoBounds("not whole numbers")
-    return _exp(Bounds(value - 1e-6, value + 1e-6))
+    slack = 1e-14 * math.lgamma(n + 1) + 1e-12
+    return _exp(Bounds(value - slack, value + slack))

@@ -33,6 +33,14 @@ def name(text: str) -> Node:
     return Node("name", text=text)
 
 
+def depth(node: Node) -> int:
+    """How deep a tree is, counted without recursion: `5!!!…` is deep without any bracket."""
+    level, layers = [node], 0
+    while level:
+        level, layers = [part for one in level for part in one.parts], layers + 1
+    return layers
+
+
 def names_in(node: Node) -> set[str]:
     """The variables of a tree; π, e and i are not variables."""
     if node.kind == "name":

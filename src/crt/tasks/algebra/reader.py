@@ -5,12 +5,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from crt.tasks.algebra import atoms
-from crt.tasks.algebra.node import Node, Unreadable, number
+from crt.tasks.algebra.node import Node, Unreadable, depth, number
 from crt.tasks.algebra.tokens import Token, tokenise, with_thousands
 from crt.tasks.algebra.units import SCALES, may_be_unit
 from crt.tasks.normalise import tidy
 
-MAX_DEPTH = 24  # deeper nesting is no answer, and would use up the stack of a caller
+MAX_DEPTH = 50  # deeper nesting is no answer, and would use up the stack of a caller
 MAX_TOKENS = 1500
 
 _RELATIONS = {"=", "<", ">", "le", "ge", "ne", "approx", "in", "equiv", "sim", "subset"}
@@ -42,9 +42,11 @@ def _tree(tokens: list[Token]) -> Node:
         reader = Reader(list(tokens))
         tree = reader.answer()
         reader.expect_end()
-        return tree
+        if depth(tree) <= MAX_DEPTH:
+            return tree
     except (Unreadable, ZeroDivisionError, OverflowError):
-        return Node("unread", text=_respelled(tokens))
+        pass
+    return Node("unread", text=_respelled(tokens))
 
 
 def _respelled(tokens: list[Token]) -> str:
@@ -94,11 +96,14 @@ class Reader:
         if self.at < len(self.tokens):
             raise Unreadable(f"left over: {self.next.text!r}")
 
-    def answer(self) -> Node:
-        """item, item; item … and item"""
+    def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("too deeply nested")
+
+    def answer(self) -> Node:
+        """item, item; item … and item"""
+        self.deeper()
         items = [self.item()]
         while self.next.kind == "comma":
             while self.next.kind == "comma":
@@ -138,12 +143,16 @@ class Reader:
         terms = [self.signed(self.accept("+", "-", "pm", "mp"))]
         while sign := self.accept("+", "-", "pm", "mp"):
             terms.append(self.signed(sign))
+        if len(terms) > 1 and any(term.kind == "word" for term in terms):
+            raise Unreadable("a word in a sum")
         return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
 
     def signed(self, sign: str) -> Node:
         """A term with its sign; a second sign (`--5`) is a sign of the term."""
         inner = self.accept("+", "-") if sign else ""
+        self.deeper()
         term = self.measured(self.signed(inner) if inner else self.product())
+        self.depth -= 1
         if sign == "-":
             return Node("neg", (term,))
         return Node("plusminus", (term,), text=sign) if sign in ("pm", "mp") else term
@@ -155,7 +164,7 @@ class Reader:
             if self.accept("*"):
                 sign = self.accept("-", "+")
                 factor = atoms.factor(self)
-                product = Node("mul", (product, Node("neg", (factor,)) if sign == "-" else factor))
+                product = _times(product, Node("neg", (factor,)) if sign == "-" else factor)
             elif self.accept("/"):
                 product = Node("div", (product, atoms.factor(self)))
             elif atoms.can_start(self):
@@ -172,7 +181,7 @@ class Reader:
         right = atoms.factor(self)
         if whole and was_fraction and _proper(right):
             return Node("add", (left, right))
-        return Node("mul", (left, right))
+        return _times(left, right)
 
     def mixed(self, left: Node) -> Node:
         upper = atoms.factor(self)
@@ -196,6 +205,11 @@ class Reader:
         if value.kind in ("word", "unit") or not may_be_unit(words):
             raise Unreadable(f"{words!r} is no unit")
         return Node("unit", (value,), text=words)
+
+
+def _times(left: Node, right: Node) -> Node:
+    """A product, flat however many factors it has."""
+    return Node("mul", (*left.parts, right) if left.kind == "mul" else (left, right))
 
 
 def _proper(node: Node) -> bool:

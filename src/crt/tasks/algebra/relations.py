@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from crt.tasks.algebra import exact, interval, values
 from crt.tasks.algebra.node import Node, name, names_in
+from crt.tasks.algebra.polynomial import Poly
 
 if TYPE_CHECKING:
     from crt.tasks.algebra.structure import Rules
@@ -43,8 +44,8 @@ def _split(item: Node, strict: bool) -> tuple[Node | None, Node]:
     if _is_label(sides[0], strict):
         exact_sides = sides[1 : operators.index("approx") + 1] if "approx" in operators else sides
         return sides[0], (exact_sides or sides)[-1]
-    if len(sides) == 2 and _lone(sides[1]) and not names_in(sides[0]):
-        return sides[1], sides[0]
+    if len(sides) == 2 and _lone(sides[1]) and sides[1].text not in names_in(sides[0]):
+        return sides[1], sides[0]  # 5 = x
     return None, item
 
 
@@ -152,7 +153,7 @@ def _proportional(mine: Node, gold: Node, rules: "Rules") -> bool | None:
     return factor > 0 or mine.text in _EQUALS | {"ne"}
 
 
-def _factor(one: exact.Poly, other: exact.Poly) -> Fraction | None:
+def _factor(one: Poly, other: Poly) -> Fraction | None:
     """The number c with one = c · other, if there is one."""
     if set(one) != set(other):
         return None
