@@ -118,7 +118,11 @@ def is_list(gold: str) -> bool:
 def _collections(gold: str) -> Iterator[tuple[str, str]]:
     pieces = _top_level(gold)
     if is_list(gold) and all(pieces) and "where" not in gold:
-        yield "reversed list", ", ".join(reversed(pieces))
+        label = (
+            pieces[0].partition("=")[0] + "=" if "=" in pieces[0] and "=" not in pieces[1] else ""
+        )
+        bare = [pieces[0].removeprefix(label), *pieces[1:]]
+        yield "reversed list", label + ", ".join(reversed(bare))
         yield "and", ", ".join(pieces[:-1]) + rf" \text{{ and }} {pieces[-1]}"
         yield "as set", r"\{" + ", ".join(pieces) + r"\}"
         if not any("=" in piece or "(" in piece for piece in pieces):

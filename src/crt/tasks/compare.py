@@ -12,17 +12,17 @@ from crt.tasks.algebra import structure
 from crt.tasks.algebra.node import Node
 from crt.tasks.algebra.reader import Reading, read
 from crt.tasks.algebra.structure import Oracle, Rules
+from crt.tasks.extract import BLANK
 
 MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
 
 _WHOLE = re.compile(r"-?\d{1,15}")
 _ASKS = re.compile(r"\b(?:what|which|find|express|give|calculate|determine|how)\b", re.IGNORECASE)
 _PERCENT_WANTED = re.compile(
-    r"\b(?:what|which|how many|find the|as an?|the) (?:\w+ ){0,3}?per\s?cent(?:age)?\b",
+    r"\b(?:what|which|find|calculate|determine|how many|as an?)(?: [a-z]+){0,3}? per\s?cent(?:age)?\b"
+    r"|\bin per\s?cent(?:age)?\b(?! points)",
     re.IGNORECASE,
 )
-
-
 _NAMES = {
     **{"number": "a number", "base": "a numeral", "list": "a list", "union": "a union"},
     **{"matrix": "a matrix", "relation": "an equation or inequality", "ratio": "a ratio"},
@@ -53,7 +53,7 @@ def decide(
 
     `percent` says that the question asks for a percentage, so that a gold `50` means 50 %.
     """
-    prediction, gold = prediction.strip(), gold.strip()
+    prediction, gold = prediction.strip(BLANK), gold.strip(BLANK)
     if prediction == gold:
         return Decision(True, "same text")
     if len(prediction) > max(MAX_ANSWER, 4 * len(gold)):

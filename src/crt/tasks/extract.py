@@ -6,6 +6,8 @@ from typing import NamedTuple
 OPEN_THINKING = "<think>"
 CLOSE_THINKING = "</think>"
 
+BLANK = " \t\r\n"  # a form feed is not: it is what is left of a spoilt "\\frac"
+
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _MARK = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*\{|\\.|[{}]", re.DOTALL)
 _BARE = re.compile(r"[^\s$]+")
@@ -65,7 +67,7 @@ def _chosen(text: str, best: tuple[int, int], unclosed: int) -> Extraction:
         return Extraction(bare)
     if unclosed > end:
         return Extraction(None, "the last box is not closed")
-    content = text[start:end].strip() if start >= 0 else ""
+    content = text[start:end].strip(BLANK) if start >= 0 else ""
     return Extraction(content) if content else Extraction(None, "the box is empty")
 
 

@@ -135,7 +135,7 @@ def literal(reader: "Reader", token: Token) -> Node:
     value = Fraction(token.text)
     at_repetend = reader.next.text in ("overline", "bar") and not reader.next.spaced
     dotted = reader.tokens[reader.at : reader.at + 2]
-    if [t.text for t in dotted[:1]] == ["."] and len(dotted) == 2 and dotted[1].text == "overline":
+    if [t.text for t in dotted] in ([".", "overline"], [".", "bar"]):
         reader.take()  # `0.\overline{3}`: the point stands alone
         at_repetend = True
     if not at_repetend:

@@ -209,6 +209,8 @@ class Reader:
 
 def _times(left: Node, right: Node) -> Node:
     """A product, flat however many factors it has."""
+    if "word" in (left.kind, right.kind):
+        raise Unreadable("a word in a product")
     return Node("mul", (*left.parts, right) if left.kind == "mul" else (left, right))
 
 

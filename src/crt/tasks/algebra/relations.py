@@ -19,17 +19,23 @@ _INFINITY = name("infty")
 def unlabelled(items: list[Node], strict: bool) -> tuple[list[Node], Node | None]:
     """The items without a common `x =`, and that label.
 
-    `x = 1, x = 2` and `x = 1, 2` lose their label; `x = 1, y = 2` keep theirs. A gold (`strict`)
+    `x = 1, x = 2`, `x_1 = 1, x_2 = 2` and `x = 1, 2` lose it; `x = 1, y = 2` keep theirs. A gold (`strict`)
     gives up only a lone name: `x + y = 5` may be the answer itself.
     """
     split = [_split(item, strict) for item in items]
     labels = [label for label, _ in split]
     first = labels[0] if labels else None
-    if first is None or any(label not in (first, None) for label in labels[1:]):
+    stems = {_stem(label) for label in labels if label is not None}
+    if first is None or len(stems) > 1:
         return items, None
     if None in labels[1:] and any(label is not None for label in labels[1:]):
         return items, None
     return [value for _, value in split], first
+
+
+def _stem(label: Node) -> Node:
+    """A name without its subscript."""
+    return label._replace(text=label.text.partition("_")[0])
 
 
 def _split(item: Node, strict: bool) -> tuple[Node | None, Node]:

@@ -176,8 +176,13 @@ def matched(mine: list[Node], gold: list[Node], rules: Rules, distinct: bool) ->
 
 
 def _member(mine: Node, gold: Node, rules: Rules) -> bool | None:
-    """Inside a collection {5} is not 5."""
-    return False if _is_set(mine) != _is_set(gold) else same(mine, gold, rules)
+    """Inside a collection {5} is not 5, nor is y = 5 when the others have another name."""
+    if _is_set(mine) != _is_set(gold):
+        return False
+    kinds = {mine.kind, gold.kind}
+    if "relation" in kinds and len(kinds) > 1 and "bracket" not in kinds:
+        return False
+    return same(mine, gold, rules)
 
 
 def _doubtful(table: list[list[bool | None]]) -> bool:

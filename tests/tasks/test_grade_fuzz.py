@@ -1,0 +1,132 @@
+"""Whatever is written, there is a verdict; and numbers are equal exactly when they are."""
+
+from fractions import Fraction
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crt.tasks.algebra import exact, interval
+from crt.tasks.algebra.reader import read
+from crt.tasks.compare import decide
+from crt.tasks.extract import extract
+
+quick = settings(
+    derandomize=True,
+    max_examples=300,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+PIECES = [
+    *(r"\frac", r"\sqrt", r"\boxed", r"\text", r"\left", r"\right", r"\pm", r"\cup", r"\infty"),
+    *(r"\begin{pmatrix}", r"\end{pmatrix}", r"\sin", r"\log", r"\%", r"\$", r"\circ", r"\overline"),
+    *("{", "}", "(", ")", "[", "]", "|", r"\{", r"\}", "^", "_", "=", "<", ",", ";", ":", "+", "-"),
+    *("*", "/", "!", "'", ".", "%", "$", "&", r"\\", " ", "x", "e", "i", "f", "AB", "cm", "and"),
+    *("0", "1", "2", "12", "0.5", "1,000", "³", "π", "\x00", "\u202e", "🙂", "<think>", "</think>"),
+]
+latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+whole = st.integers(-(10**12), 10**12)
+fraction = st.fractions(max_denominator=10**6)
+
+
+def written(value: Fraction) -> st.SearchStrategy[str]:
+    """Ways to write one number."""
+    upper, lower = value.numerator, value.denominator
+    forms = [
+        rf"\frac{{{upper}}}{{{lower}}}",
+        rf"\dfrac{{{2 * upper}}}{{{2 * lower}}}",
+        f"{upper}/{lower}",
+        f"x = {upper}/{lower}",
+        f"{upper - lower}/{lower} + 1",
+        rf"\left( {upper} \right) \div {lower}",
+        rf"\frac{{{upper}}}{{{lower}}}\text{{ cm}}",
+        rf"\sqrt{{4}} \cdot \frac{{{upper}}}{{{2 * lower}}}",
+    ]
+    if lower == 1:
+        forms += [f"{upper:,}", f"{upper}.000", rf"{upper:,}".replace(",", "{,}"), f"{upper}^1"]
+    return st.sampled_from(forms)
+
+
+@quick
+@given(st.one_of(st.text(max_size=80), latex), st.one_of(st.text(max_size=30), latex))
+def test_anything_against_anything_is_decided_or_left_open(said: str, gold: str) -> None:
+    assert decide(said, gold).equal in (True, False, None)
+
+
+@quick
+@given(latex)
+def test_an_answer_is_itself(said: str) -> None:
+    assert decide(said, said).equal is True
+
+
+@quick
+@given(st.one_of(st.text(max_size=200), latex), st.booleans())
+def test_an_extracted_answer_comes_after_the_thinking(text: str, opened: bool) -> None:
+    found = extract(text, opened)
+    if found.answer is not None:
+        assert found.answer in text.rpartition("</think>")[2]
+    else:
+        assert found.reason
+
+
+@quick
+@given(st.data(), fraction)
+def test_one_number_in_two_writings_is_the_same(data: st.DataObject, value: Fraction) -> None:
+    said, gold = data.draw(written(value)), data.draw(written(value))
+    assert decide(said, gold).equal is True, (said, gold)
+
+
+@quick
+@given(st.data(), fraction, fraction)
+def test_two_numbers_are_never_the_same(data: st.DataObject, one: Fraction, two: Fraction) -> None:
+    said, gold = data.draw(written(one)), data.draw(written(two))
+    assert decide(said, gold).equal is (one == two), (said, gold)
+
+
+@quick
+@given(whole, whole)
+def test_a_tuple_has_an_order_and_a_set_has_none(a: int, b: int) -> None:
+    assert decide(f"({b},{a})", f"({a},{b})").equal is (a == b)
+    assert decide(rf"\{{{b},{a}\}}", rf"\{{{a},{b}\}}").equal is True
+    assert decide(f"{a}; {b}", f"({a},{b})").equal is False
+
+
+def expressions() -> st.SearchStrategy[str]:
+    """Fully bracketed arithmetic in x, with roots."""
+    leaf = st.sampled_from(["1", "2", "3", "x", "y", r"\sqrt{2}", r"\sqrt{6}", r"\pi", "0.5", "i"])
+    return st.recursive(
+        leaf,
+        lambda inner: st.tuples(inner, st.sampled_from("+-*"), inner).map(
+            lambda three: f"({three[0]}{three[1]}{three[2]})"
+        ),
+        max_leaves=6,
+    )
+
+
+@quick
+@given(expressions(), expressions(), expressions())
+def test_the_laws_of_algebra_hold(a: str, b: str, c: str) -> None:
+    assert decide(f"{a}*({b}+{c})", f"{c}*{a}+{b}*{a}").equal is True
+    assert decide(f"{a}-({b}-{c})", f"{a}+{c}-{b}").equal is True
+    assert decide(f"{a}+1", a).equal is False
+
+
+@quick
+@given(expressions(), expressions())
+def test_bounds_never_part_what_is_equal(a: str, b: str) -> None:
+    one, other = read(a).tree, read(b).tree
+    if exact.equal(one, other):
+        assert not interval.apart(one, other)
+    same = read(f"({a}+{b})-{b}").tree
+    assert not interval.apart(one, same)
+
+
+@quick
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_bounds_hold_the_value(a: float, b: float) -> None:
+    tree = read(f"({Fraction(a)}) * ({Fraction(b)}) + ({Fraction(a)})").tree
+    value = Fraction(a) * Fraction(b) + Fraction(a)
+    found = interval.number(tree)
+    if found is not None:
+        assert found.low <= value <= found.high
