@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 VERBS = {
     "demo": "see the method work, on this machine, in a moment",
+    "train": "train a model to think shorter, from a recipe",
     "show": "print a recipe's resolved configuration and what would run",
     "data": "list, load and check data sets",
     "grade": "grade responses against answers",

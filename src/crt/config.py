@@ -75,7 +75,7 @@ class GradingConfig(Part):
     truncated: TruncatedAs = "wrong"
     workers: Count = 2
     deadline_seconds: Positive = 5.0
-    memory_mb: Annotated[int, Field(ge=256)] = 1024
+    memory_mb: Annotated[int, Field(ge=512)] = 2048
     ungraded_limit: Share = 0.02
     """The run stops when more than this share of a step could not be graded."""
 
@@ -101,6 +101,8 @@ class OptimConfig(Part):
     grad_norm: Positive = 1.0
     estimator: Estimator = "group_std"
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+    micro_batch: Count | None = None
+    """Rollouts in one forward and backward pass of a device; None finds a fitting number."""
 
 
 class ScheduleConfig(Part):
@@ -109,6 +111,15 @@ class ScheduleConfig(Part):
     steps: Count
     problems_per_step: Count = 128
     save_every: Count = 10
+
+
+class ValidationConfig(Part):
+    """Problems on which every checkpoint is measured, to find the shortest feasible one."""
+
+    data: tuple[Text, ...] = ()
+    """Names of data sets; without any, problems are taken out of the training data."""
+    problems: Count = 64
+    rollouts: Count = 8
 
 
 class EvaluationConfig(Part):
@@ -157,7 +168,10 @@ class RunConfig(Part):
     grading: GradingConfig = GradingConfig()
     reference: ReferenceConfig = ReferenceConfig()
     optim: OptimConfig = OptimConfig()
+    validation: ValidationConfig = ValidationConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    trl: dict[str, Any] = {}
+    """Passed on to TRL's GRPOConfig: vLLM, loggers, DeepSpeed, …"""
 
     @model_validator(mode="after")
     def _possible(self) -> "RunConfig":

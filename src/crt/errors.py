@@ -25,7 +25,9 @@ class EngineError(CrtError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The nearest of the known words, or all of them."""
+    """The nearest of the known words, or all of them if they are few."""
     words = list(known)
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(words)}."
+    if near:
+        return f"Did you mean `{near[0]}`?"
+    return f"There are: {', '.join(words)}." if len(words) <= 30 else "Nothing is called like it."

@@ -15,6 +15,7 @@ from crt.settings import Table, sentences, unknown_keys
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes."""
     data = _read(path)
+    data.pop("versions", None)  # a run's config.json says what it ran with
     for override in overrides:
         _override(data, override)
     return config_of(data, where=str(path))

@@ -1,0 +1,144 @@
+"""A run is a directory: readable without any account, resumable at any moment."""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from crt.config import RunConfig
+from crt.errors import ConfigError, DataError
+from crt.files import append_row, read_json, read_rows, write_json, write_text, written_whole
+from crt.recipes import load_recipe
+
+CONFIG = "config.json"
+STEPS = "steps.jsonl"
+ROLLOUTS = "rollouts"
+CHECKPOINTS = "checkpoints"
+STATE = "state"
+PROGRESS = "progress.json"
+RECORD = "record.json"
+PACKAGES = ("crt-train", "torch", "transformers", "trl", "numpy", "math-verify")
+
+
+class Run:
+    """The one directory a run writes."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> "Run":
+        """A new directory; one that is there is never written over."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise ConfigError(
+                f"{path} is there already and is not written over: go on with it by "
+                f"`crt train --resume {path}`, or choose another with --run."
+            ) from None
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
+        for name in (ROLLOUTS, CHECKPOINTS, STATE):
+            (path / name).mkdir()
+        write_json(path / CONFIG, config.model_dump(mode="json") | {"versions": versions()})
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """A run that is there."""
+        if not (path / CONFIG).is_file():
+            raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
+        return cls(path, load_recipe(path / CONFIG))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process may write a run; the lock goes with the process, however it ends."""
+        with (self.path / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(
+                    f"{self.path} is being written by another process: wait for it to end."
+                ) from None
+            yield
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """One row a step, in order."""
+        return read_rows(self.path / STEPS)
+
+    def add_step(self, row: Mapping[str, Any]) -> None:
+        """On disk when this returns."""
+        append_row(self.path / STEPS, row)
+
+    def add_rollouts(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+        """Every response of a step with its verdict, compressed, whole or absent."""
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        with written_whole(self._rollouts_file(step)) as file:
+            file.write(zstandard.ZstdCompressor().compress(lines.encode("utf-8", "replace")))
+
+    def rollouts(self, step: int) -> list[dict[str, Any]]:
+        """What was sampled in a step."""
+        path = self._rollouts_file(step)
+        try:
+            text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode()
+            return [json.loads(line) for line in text.splitlines()]
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+        except (ValueError, zstandard.ZstdError) as error:
+            raise DataError(f"{path} is damaged: {error}.") from None
+
+    def forget_after(self, step: int) -> None:
+        """Takes back what was written after a step, because training goes on from there."""
+        rows = [json.dumps(row, ensure_ascii=False) for row in self.steps if row["step"] <= step]
+        write_text(self.path / STEPS, "".join(f"{row}\n" for row in rows))
+        for file in (self.path / ROLLOUTS).glob("step-*.jsonl.zst"):
+            if _number(file) > step:
+                file.unlink()
+        for folder in (self.path / CHECKPOINTS).glob("step-*"):
+            if _number(folder) > step:
+                shutil.rmtree(folder)
+
+    def checkpoint(self, step: int) -> Path:
+        """Where the checkpoint of a step is, or will be."""
+        return self.path / CHECKPOINTS / f"step-{step:04d}"
+
+    @property
+    def checkpoints(self) -> dict[int, dict[str, Any]]:
+        """Step → record of every finished checkpoint, in order; the record is written last."""
+        folders = sorted((self.path / CHECKPOINTS).glob("step-*"), key=_number)
+        return {_number(f): read_json(f / RECORD) for f in folders if (f / RECORD).is_file()}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Which stage it is in, and from where; empty at the start."""
+        path = self.path / PROGRESS
+        return read_json(path) if path.exists() else {}
+
+    def set_progress(self, **values: Any) -> None:
+        """Adds to what is known of the run's course."""
+        write_json(self.path / PROGRESS, self.progress | values)
+
+    def _rollouts_file(self, step: int) -> Path:
+        return self.path / ROLLOUTS / f"step-{step:04d}.jsonl.zst"
+
+
+def versions() -> dict[str, str]:
+    """What a result depends on besides the configuration."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found | {"threads": os.environ.get("OMP_NUM_THREADS", "")}
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removeprefix("step-").split(".")[0])

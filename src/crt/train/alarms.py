@@ -1,0 +1,67 @@
+"""Learning that goes wrong, seen in the rows of the steps."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+COLLAPSED_LENGTH = 0.05  # of the reference's tokens
+COLLAPSED_ACCURACY = 0.2  # of the reference's accuracy
+COLLAPSE_STEPS = 5
+FAR_BELOW = 0.25  # accuracy points under the floor
+FAR_BELOW_STEPS = 30
+LARGEST_KL = 50.0
+
+Row = dict[str, Any]
+
+
+def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
+    """What is wrong, with the likely cause, or None.
+
+    `guarded` says that the method has an accuracy guard, so that accuracy far below the floor for
+    long is a failure and not the plan.
+    """
+    if not rows:
+        return None
+    last = rows[-1]
+    for name in ("loss", "grad_norm"):
+        value = last.get(name)
+        if value is not None and not math.isfinite(value):
+            return (
+                f"{name} is {value} at step {last['step']}. The learning rate is probably too "
+                "high, or the numbers overflow: lower optim.learning_rate, or use bfloat16."
+            )
+    if (last.get("kl") or 0.0) > LARGEST_KL:
+        return (
+            f"the KL divergence to the reference is {last['kl']:.1f} at step {last['step']}: the "
+            "policy has run away. Lower optim.learning_rate or raise optim.kl."
+        )
+    if _for_long(rows, COLLAPSE_STEPS, _collapsed):
+        return (
+            f"responses have shrunk to {last['tokens']:.0f} tokens and accuracy to "
+            f"{last['accuracy']:.0%} since step {rows[-COLLAPSE_STEPS]['step']}: the policy has "
+            "collapsed to bare answers. Use a method with a guard, a smaller learning rate, or "
+            'length_on = "no_credit_for_wrong".'
+        )
+    if guarded and _for_long(rows, FAR_BELOW_STEPS, _far_below):
+        return (
+            f"accuracy has been more than {FAR_BELOW:.0%} under the floor for {FAR_BELOW_STEPS} "
+            "steps and accuracy steps do not restore it. Lower optim.learning_rate, or look at "
+            "the rollouts: the grader or the prompt may not fit the model."
+        )
+    return None
+
+
+def _for_long(rows: Sequence[Row], steps: int, is_so: Any) -> bool:
+    recent = rows[-steps:]
+    return len(recent) == steps and all(is_so(row) for row in recent)
+
+
+def _collapsed(row: Row) -> bool:
+    return (
+        row["tokens"] < COLLAPSED_LENGTH * row["reference_tokens"]
+        and row["accuracy"] < COLLAPSED_ACCURACY * row["reference_accuracy"]
+    )
+
+
+def _far_below(row: Row) -> bool:
+    return row["accuracy"] < row["reference_accuracy"] - row["slack"] - FAR_BELOW

@@ -1,0 +1,228 @@
+"""One stage of training on one machine: a trainer, its data, and where it was left."""
+
+import contextlib
+import shutil
+import signal as signals
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from crt.core.batch import Batch, batch_of
+from crt.core.guard import paired_gap
+from crt.core.objectives import Objective
+from crt.engines.local import CRTTrainer
+from crt.engines.models import LoadedModel
+from crt.engines.policy import response_text
+from crt.engines.rollouts import FastRollouts
+from crt.engines.trl_settings import settings
+from crt.run import STATE, Run
+from crt.tasks.grade import item_of
+from crt.tasks.prompts import Prompt, render
+from crt.train.order import problem_order
+from crt.train.recorder import FINISHED, Recorder
+from crt.train.reference import Reference
+from crt.train.workshop import Workshop
+from crt.types import Problem, Verdict
+
+Rows = list[dict[str, Any]]
+Floor = Callable[[Batch], dict[str, Any]]  # how a validation batch stands against the reference
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is optimised, from which model, over which of the run's steps."""
+
+    number: int
+    objective: Objective
+    start: str  # the model it starts from, by name or folder
+    first: int  # the run's step before its first
+    steps: int  # at most
+    guarded: bool = True
+    over: Callable[[Rows], bool] = lambda rows: False
+
+
+class Interrupted(Exception):
+    """The process was asked to end; what is done is saved."""
+
+
+def fit(
+    run: Run,
+    workshop: Workshop,
+    stage: Stage,
+    reference: Reference,
+    floor: Floor,
+    show: Callable[[dict[str, Any]], None],
+) -> None:
+    """Trains a stage to its end, from the start or from where it was left."""
+    folder = run.path / STATE / f"stage{stage.number}"
+    saved = last_finished(folder)
+    run.forget_after(stage.first + (step_of(saved) if saved else 0))
+    policy = workshop.load(stage.start)
+    order = problem_order(
+        workshop.problems[0],
+        run.config.schedule.problems_per_step,
+        stage.first + stage.steps,
+        run.config.seed,
+    )[stage.first :]
+    asked = [problem for step in order for problem in step]
+    prompts = {problem.id: render(problem, workshop.template) for problem in asked}
+    recorder = Recorder(
+        run, stage.number, stage.first, lambda: measured(workshop, policy, floor), stage.over,
+        stage.guarded, show,
+    )  # fmt: skip
+    trainer = make_trainer(run, workshop, stage, policy, asked, prompts, reference, recorder)
+    with ending_saves(recorder):
+        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    if recorder.terminated:
+        raise Interrupted
+
+
+def make_trainer(
+    run: Run,
+    workshop: Workshop,
+    stage: Stage,
+    policy: LoadedModel,
+    asked: list[Problem],
+    prompts: dict[str, Prompt],
+    reference: Reference,
+    recorder: Recorder,
+) -> CRTTrainer:
+    """TRL's trainer for this stage."""
+    config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    args = settings(config, folder, stage.steps, device, ranks=1)
+    rows = [{"prompt": _sent(prompts[p.id]), "problem_id": p.id} for p in asked]
+    fast = FastRollouts(
+        list(prompts.values()), config.seed + stage.first, config.sampling.max_tokens,
+        config.sampling.top_p,
+    )  # fmt: skip
+    trainer: CRTTrainer = CRTTrainer(
+        model=policy.model,
+        reward_funcs=[Correctness(workshop, policy, asked, prompts)],
+        args=args,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=policy.tokenizer,
+        callbacks=[recorder],
+        rollout_func=None if args.use_vllm else fast,
+        objective=stage.objective,
+        reference=reference,
+        estimator=config.optim.estimator,
+        truncated_as=config.grading.truncated,
+        on_step=lambda step: recorder.on_graded(trainer, step),
+    )
+    trainer.remove_callback(PrinterCallback)  # the view shows the steps
+    return trainer
+
+
+class Correctness:
+    """The reward function: is the response correct? It notes what it saw for the run's files."""
+
+    __name__ = "correct"
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        policy: LoadedModel,
+        problems: list[Problem],
+        prompts: dict[str, Prompt],
+    ) -> None:
+        self.workshop, self.policy, self.prompts = workshop, policy, prompts
+        self.problems = {problem.id: problem for problem in problems}
+
+    def __call__(
+        self, completion_ids: Any, problem_id: Any, log_extra: Any, **_: Any
+    ) -> list[float | None]:
+        """1 for correct, 0 for wrong or no answer, None for what could not be graded."""
+        tokenizer, ends = self.policy.tokenizer, self.policy.files.ends
+        texts = [response_text(tokenizer, ids, ends) for ids in completion_ids]
+        grades = self.workshop.grader.grade_many(
+            item_of(text, self.problems[name], self.prompts[name].opens_thinking)
+            for text, name in zip(texts, problem_id, strict=True)
+        )
+        log_extra("problem_id", list(problem_id))
+        log_extra("text", texts)
+        log_extra("verdict", [grade.verdict.value for grade in grades])
+        log_extra("extracted", [grade.extracted for grade in grades])
+        return [
+            None if grade.verdict is Verdict.UNGRADED else float(grade.verdict is Verdict.CORRECT)
+            for grade in grades
+        ]
+
+
+def measured(workshop: Workshop, policy: LoadedModel, floor: Floor) -> dict[str, Any]:
+    """Accuracy and length of the policy on the validation problems, and how it stands."""
+    rollouts = workshop.measured(workshop.policy(policy))
+    batch, left_out = batch_of(rollouts, workshop.config.grading.truncated)
+    if batch is None:
+        return {"accuracy": None, "tokens": None, "feasible": False, "left_out": len(left_out)}
+    return {
+        "accuracy": batch.accuracy,
+        "tokens": batch.mean_length,
+        "truncated": float(batch.truncated.mean()),
+        "problems": len(batch.problem_ids),
+        "rollouts": batch.correct.shape[1],
+        "left_out": len(left_out),
+    } | floor(batch)
+
+
+def against(reference: Batch | None, allowed: float) -> Floor:
+    """How a validation batch stands against the reference's on the same problems."""
+
+    def stands(batch: Batch) -> dict[str, Any]:
+        known = set(reference.problem_ids) if reference else set()
+        both = [problem_id for problem_id in batch.problem_ids if problem_id in known]
+        if reference is None or not both:
+            return {"margin": None, "feasible": False}
+        theirs = reference.select(both)
+        gap = paired_gap(batch.select(both), theirs)
+        return {
+            "reference_accuracy": theirs.accuracy,
+            "reference_tokens": theirs.mean_length,
+            "standard_error": gap.standard_error,
+            "margin": allowed - gap.mean,
+            "feasible": allowed - gap.mean >= 0,
+        }
+
+    return stands
+
+
+def last_finished(folder: Path) -> Path | None:
+    """The newest of the trainer's checkpoints that is whole; broken ones are removed."""
+    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=step_of)
+    for path in found:
+        if not (path / FINISHED).is_file():
+            shutil.rmtree(path)
+    whole = [path for path in found if path.is_dir()]
+    return whole[-1] if whole else None
+
+
+def step_of(path: Path) -> int:
+    """The number in a checkpoint's name."""
+    return int(path.name.rpartition("-")[2])
+
+
+@contextlib.contextmanager
+def ending_saves(recorder: Recorder) -> Iterator[None]:
+    """SIGTERM, and Ctrl-C once, end training after the step under way, with everything saved."""
+
+    def end(number: int, _: Any) -> None:
+        if recorder.terminated and number == signals.SIGINT:
+            raise KeyboardInterrupt
+        recorder.terminated = True
+
+    before = {number: signals.signal(number, end) for number in (signals.SIGTERM, signals.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signals.signal(number, handler)
+
+
+def _sent(prompt: Prompt) -> Any:
+    return [dict(turn) for turn in prompt.messages]

@@ -1,0 +1,152 @@
+"""What training leaves behind: a row and the rollouts of every step, checkpoints with a record."""
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from crt.engines.local import STATE_FILE, CRTTrainer, Step
+from crt.errors import EngineError
+from crt.files import write_json
+from crt.run import RECORD, Run
+from crt.train.alarms import alarm
+
+LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
+FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
+TRAINER_FILES = (
+    "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", STATE_FILE, FINISHED,
+)  # fmt: skip
+
+
+class Recorder(TrainerCallback):
+    """Writes one stage's steps and checkpoints into the run, and stops it when it must.
+
+    `first` is the run's step before this stage. `measure` says what is known of the policy as it
+    is, for the record beside its checkpoint. `stop` is asked after every step.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        stage: int,
+        first: int,
+        measure: Callable[[], dict[str, Any]],
+        stop: Callable[[list[dict[str, Any]]], bool],
+        guarded: bool,
+        show: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.run, self.stage, self.first = run, stage, first
+        self.measure, self.stop, self.guarded, self.show = measure, stop, guarded, show
+        self.rows = [row for row in run.steps if row["stage"] == stage]
+        self.pending: dict[str, Any] = {}
+        self.terminated = False
+        self.clock = time.monotonic()
+
+    def on_graded(self, trainer: CRTTrainer, step: Step) -> None:
+        """A batch is sampled, graded and decided; the update comes after."""
+        number = self.first + trainer.state.global_step + 1
+        self.pending = {"step": number, "stage": self.stage, "left_out": len(step.left_out)}
+        if step.signal is not None:
+            self.pending |= step.signal.row
+        self._limit_ungraded(step)
+        self.run.add_rollouts(number, rollout_records(trainer))
+        self.sampled = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """The update is done: the row is complete."""
+        if not self.pending or logs is None or "loss" not in logs:
+            return
+        now = time.monotonic()
+        values = {name: logs[name] for name in LOGGED if name in logs}
+        broken = alarm([*self.rows, self.pending | values], self.guarded)
+        row = self.pending | {name: finite(value) for name, value in values.items()}
+        row["seconds"] = {
+            "sample": round(self.sampled - self.clock, 3),
+            "update": round(now - self.sampled, 3),
+        }
+        self.clock, self.pending = now, {}
+        self.rows.append(row)
+        self.run.add_step(row)
+        self.show(row)
+        if broken:
+            raise EngineError(f"training was stopped: {broken} {self._last_good()}")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends the stage when it is over, and saves first when the process is asked to end."""
+        step = self.first + state.global_step
+        over = self.stop([*self.rows, self.pending] if self.pending else self.rows)
+        if over or self.terminated or state.global_step == state.max_steps:
+            control.should_save = control.should_training_stop = True
+        if self._is_due(step):
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
+        if not state.is_world_process_zero:
+            return
+        step = self.first + state.global_step
+        saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        if self._is_due(step) or not self.terminated:
+            self._checkpoint(saved, step)
+        # Only now may a resumed run start from here: the run's own checkpoint is there too.
+        write_json(saved / FINISHED, {"step": step})
+        self.clock = time.monotonic()
+
+    def _is_due(self, step: int) -> bool:
+        return step % self.run.config.schedule.save_every == 0
+
+    def _checkpoint(self, saved: Path, step: int) -> None:
+        """The weights under the run's own name, with a record; whole or absent."""
+        target = self.run.checkpoint(step)
+        if (target / RECORD).is_file():
+            return
+        shutil.rmtree(target, ignore_errors=True)
+        aside = target.with_name(f".unfinished-{target.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        for file in saved.iterdir():
+            if file.is_file() and not file.name.startswith(TRAINER_FILES):
+                os.link(file, aside / file.name)  # no second copy on disk
+        write_json(aside / RECORD, {"step": step, "stage": self.stage} | self.measure())
+        aside.replace(target)
+
+    def _limit_ungraded(self, step: Step) -> None:
+        counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
+        share = len(step.left_out) / max(1, len(step.left_out) + counted)
+        limit = self.run.config.grading.ungraded_limit
+        if share > limit and len(step.left_out) > 1:
+            raise EngineError(
+                f"training was stopped: {share:.0%} of the problems of step {self.pending['step']} "
+                f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
+                "Look at its rollouts, give the grader more time, or raise grading.ungraded_limit."
+            )
+
+    def _last_good(self) -> str:
+        good = [step for step, record in self.run.checkpoints.items() if record.get("feasible")]
+        if not good:
+            return "No checkpoint was feasible before that."
+        return f"The last feasible checkpoint is {self.run.checkpoint(good[-1])}."
+
+
+def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
+    """Every response of the step that was just graded, as the reward function noted it."""
+    extra = trainer._logs["extra"]
+    columns = {name: list(extra[name]) for name in ("problem_id", "text", "verdict", "extracted")}
+    lengths = [(length, "length" if cut else "eos") for _, length, cut in trainer._generated]
+    advantages = list(trainer._logs["advantages"])
+    return [
+        dict(zip(columns, values, strict=True))
+        | {"tokens": lengths[i][0], "stop": lengths[i][1], "advantage": advantages[i]}
+        for i, values in enumerate(zip(*columns.values(), strict=True))
+    ]
+
+
+def finite(value: float) -> float | None:
+    """JSON has no NaN: absent is not 0."""
+    return value if math.isfinite(value) else None

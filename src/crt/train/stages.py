@@ -1,0 +1,74 @@
+"""The paper on one page: reference, Stage I, its shortest feasible checkpoint, Stage II."""
+
+from collections.abc import Callable
+from typing import Any
+
+from crt.core.feasible import Candidate, shortest_feasible
+from crt.core.methods import Method, TwoStage
+from crt.core.objectives import LengthOnly, PrimalDual, Shorten
+from crt.run import Run
+from crt.train.fit import Floor, Rows, Stage, against, fit
+from crt.train.reference import Reference
+from crt.train.workshop import Workshop
+
+Show = Callable[[dict[str, Any]], None]
+
+
+def train(run: Run, workshop: Workshop, show: Show) -> None:
+    """Trains a run to its end, from wherever it is; then names the checkpoint to use."""
+    reference = workshop.reference(workshop.base)  # π_ref
+    floor = against(workshop.validation_reference(reference), allowance(run.config.method))
+    if isinstance(run.config.method, TwoStage):
+        two_stages(run, workshop, run.config.method, reference, floor, show)
+    else:
+        objective = run.config.method
+        guarded = not isinstance(objective, LengthOnly)
+        stage = Stage(
+            1, objective, run.config.model.name, 0, run.config.schedule.steps, guarded=guarded
+        )
+        fit(run, workshop, stage, reference, floor, show)
+    best = recommended(run)
+    run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
+
+
+def two_stages(
+    run: Run, workshop: Workshop, method: TwoStage, reference: Reference, floor: Floor, show: Show
+) -> None:
+    """Stage I until length saturates; Stage II from its shortest feasible checkpoint."""
+    steps = run.config.schedule.steps
+
+    def saturated(rows: Rows) -> bool:
+        return method.saturation.reached([row["tokens"] for row in rows if "tokens" in row], steps)
+
+    if "stage_one_ended" not in run.progress:
+        most = int(method.saturation.latest * steps)
+        stage = Stage(1, method.shorten, run.config.model.name, 0, most, over=saturated)
+        fit(run, workshop, stage, reference, floor, show)
+        run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=recommended(run).step)
+
+    ended = run.progress["stage_one_ended"]
+    start = str(run.checkpoint(run.progress["stage_two_from"]))
+    reference = workshop.reference(workshop.load(start))  # π_ref^(I)
+    fit(run, workshop, Stage(2, method.refine, start, ended, steps - ended), reference, floor, show)
+
+
+def recommended(run: Run) -> Candidate:
+    """The shortest feasible of the run's checkpoints so far, by their records."""
+    return shortest_feasible(
+        [
+            Candidate(step, record["accuracy"], record["tokens"], record["margin"])
+            for step, record in run.checkpoints.items()
+            if record["margin"] is not None
+        ]
+    )
+
+
+def allowance(method: Method) -> float:
+    """How far below the reference a checkpoint's measured accuracy may be and still be feasible.
+
+    The automatic slack allows for the noise of small batches; a checkpoint is measured better.
+    """
+    guard = method.shorten if isinstance(method, TwoStage) else method
+    if isinstance(guard, Shorten):
+        return guard.tolerance + (0.0 if guard.slack == "auto" else guard.slack)
+    return guard.tolerance if isinstance(guard, PrimalDual) else 0.0

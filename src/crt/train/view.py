@@ -1,0 +1,70 @@
+"""The live view: where training is, what the step was for, and how it stands."""
+
+import sys
+import time
+from typing import Any
+
+GOALS = {"length": "shorten", "accuracy": "rectify", "mixed": "both"}
+EVERY = 5  # steps a line, where no one is watching
+
+
+class View:
+    """A progress bar on a terminal, now and then a line elsewhere."""
+
+    def __init__(self, steps: int, done: int = 0) -> None:
+        self.steps, self.started, self.begun = steps, time.monotonic(), done
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            self.bar = _bar()
+            self.task = self.bar.add_task("", total=steps, completed=done, figures="")
+            self.bar.start()
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        """One more step."""
+        figures = describe(row)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=row["step"], figures=figures)
+        elif row["step"] % EVERY == 0 or row["step"] == self.steps:
+            print(
+                f"step {row['step']}/{self.steps}  {figures}  {self._left(row['step'])}", flush=True
+            )
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def _left(self, step: int) -> str:
+        each = (time.monotonic() - self.started) / max(1, step - self.begun)
+        return f"{each * (self.steps - step) / 60:.1f} min left"
+
+
+def describe(row: dict[str, Any]) -> str:
+    """Stage, goal, accuracy against the floor, tokens and speed of a step."""
+    if "accuracy" not in row:
+        return f"stage {row['stage']}  nothing could be graded"
+    seconds = sum(row["seconds"].values())
+    speed = row["tokens"] * row["rollouts"] / max(seconds, 1e-9)
+    floor = row["reference_accuracy"] - row["slack"] if row["stage"] == 1 else None
+    against = f" (floor {100 * floor:.1f})" if floor is not None else ""
+    return (
+        f"stage {'I' * row['stage']}  {GOALS[row['goal']]:<8} acc {100 * row['accuracy']:.1f} %"
+        f"{against}  {row['tokens']:.0f} tokens  {speed:,.0f} tok/s"
+    )
+
+
+def _bar() -> Any:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+    )

@@ -1,0 +1,98 @@
+"""What a run works with, loaded once: problems, prompts, grader, and models by name."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from crt.config import RunConfig
+from crt.core.batch import Batch
+from crt.engines.models import LoadedModel, load_model
+from crt.engines.policy import Policy, Sampling
+from crt.tasks.datasets import load_mixture
+from crt.tasks.grade import GRADER_VERSION, Grader
+from crt.tasks.prompts import Template, prepare
+from crt.train.order import held_out
+from crt.train.reference import Reference, Store
+from crt.types import Problem, Rollout
+
+REFERENCE_SEED = 0  # a reference is shared by runs of every seed
+
+
+class Workshop:
+    """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts."""
+
+    def __init__(self, config: RunConfig, cache: Path) -> None:
+        self.config, self.cache = config, cache
+        self.base = self.load(config.model.name)
+        self.template: Template = prepare(self.base.tokenizer, config.prompt)  # pyright: ignore[reportArgumentType]
+        sampling = config.sampling
+        self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
+        grading = config.grading
+        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        self.grader.self_test()
+
+    def load(self, name: str) -> LoadedModel:
+        """A model by name or folder, as the recipe says."""
+        model = self.config.model
+        revision = model.revision if name == model.name else None
+        return load_model(
+            name,
+            revision=revision,
+            dtype=model.dtype,
+            trust_remote_code=model.trust_remote_code,
+        )
+
+    @cached_property
+    def problems(self) -> tuple[list[Problem], list[Problem]]:
+        """Training problems, and those on which checkpoints are measured."""
+        data, validation = self.config.data, self.config.validation
+        options: dict[str, Any] = {"folder": data.folder, "skip_bad": data.skip_bad}
+        train = load_mixture(data.train, columns=data.columns, **options).problems
+        if not validation.data:
+            return held_out(train, validation.problems, self.config.seed)
+        others = load_mixture(validation.data, split="test", **options).problems
+        return list(train), list(others[: validation.problems])
+
+    def policy(self, model: LoadedModel) -> Policy:
+        """A model that answers problems as in training."""
+        return Policy(model.model, model.files.ends, self.template, self.grader, self.sampling)
+
+    def reference(self, model: LoadedModel) -> Reference:
+        """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
+        settings = self.config.reference
+        policy = self.policy(model)
+        train, validation = self.problems
+
+        def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
+            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED)
+
+        store = Store(self.cache, self.about(model)) if settings.mode == "cached" else None
+        truncated = self.config.grading.truncated
+        return Reference([*train, *validation], sampler, store, truncated)
+
+    def about(self, model: LoadedModel) -> dict[str, Any]:
+        """All that a reference rollout depends on: the key of its cache."""
+        return {
+            "model": model.hash,
+            "dtype": model.dtype,
+            "prompt": self.template.hash,
+            "max_tokens": self.sampling.max_tokens,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "rollouts": self.config.reference.rollouts,
+            "grader": GRADER_VERSION,
+        }
+
+    def measured(self, policy: Policy) -> list[Rollout]:
+        """Rollouts of a policy on the validation problems, always drawn with the same seed."""
+        _, validation = self.problems
+        return policy.rollouts(validation, self.config.validation.rollouts, self.config.seed, 1)
+
+    def validation_reference(self, reference: Reference) -> Batch | None:
+        """The frozen policy on the validation problems."""
+        return reference([problem.id for problem in self.problems[1]])
+
+    def close(self) -> None:
+        """Stops the grader's workers."""
+        self.grader.close()
