@@ -43,6 +43,7 @@ SAME = {
     "2x+1": ["y=2x+1", "f(x) = 1+2x", r"2 \cdot x + 1"],
     "x=5": ["5", "x = 5", "5=x"],
     # units
+    "9": ["€9", "9 €", "£9", r"9\$"],
     "8": [r"8\text{ cm}", r"8\text{ cm}^2", "8 apples", r"\$8", "$8", r"8^\circ", "8 square feet"],
     r"10\text{ feet}": ["10", r"10\text{ ft}", r"120\text{ inches}", "10 feet"],
     r"60\text{ mph}": [r"60 \text{ miles per hour}", r"60\text{ mi/h}", "60"],
@@ -56,7 +57,13 @@ SAME = {
     "1,2": ["2,1", "1 and 2", r"\{2,1\}", "x=1, x=2", "x = 1, 2", r"x=1\text{ or }x=2", "1;2"],
     r"\pm 3": ["3,-3", r"x=\pm3", "-3, 3"],
     r"1\pm\sqrt2": [r"1-\sqrt2, 1+\sqrt2"],
-    "(1,2)": [r"\left( 1, 2 \right)", r"(1,\,2)", r"\langle 1, 2\rangle", "(0.5+0.5, 2)"],
+    "(1,2)": [
+        "(x,y)=(1,2)",
+        r"\left( 1, 2 \right)",
+        r"(1,\,2)",
+        r"\langle 1, 2\rangle",
+        "(0.5+0.5, 2)",
+    ],
     "(3,4),(1,2)": ["(1,2),(3,4)", r"\{(1,2),(3,4)\}"],
     "27,54,108": ["108, 54, 27"],  # not the number 2754108
     "100,200": ["200, 100"],  # a list after all, since the other one certainly is
@@ -90,6 +97,7 @@ SAME = {
 # gold, predictions that only look the same
 DIFFERENT = {
     "5": ["5x", r"5\%", "5,6", r"5\text{ or }6", r"\text{not }5", "5!", "5^2", "-5", "5.000001"],
+    "6": ["6abix", "6 = not", r"x \in 6", "[6)", "6cm/", r"6 \approx \text{million}"],
     "50": [r"50\%", r"50\text{ percent}", r"50\text{ million}", "5 0"],
     "7": ["5=7", "y-3=7", r"7\text{ more than }x", "7 squared", r"7\pm1", r"\{\{7\},7\}"],
     "25": ["x^2=25", "[25, 26]"],
@@ -104,10 +112,11 @@ DIFFERENT = {
     "x=5": ["y=5", "x=-5"],
     "y=2x+1": ["y=2x-1", "2x+1=0", "y=1+2t"],
     r"8\text{ cm}": [r"8\text{ m}", r"8\text{ cm}^2", r"8\text{ kg}", r"8\text{ inches}"],
-    r"\$5": [r"5\text{ cents}", r"5\%"],
+    r"\$5": [r"5\text{ cents}", r"5\%", "€5"],
     r"50\%": [r"5\%", "500", r"50\text{ cm}"],
+    "10_2": ["10:5", "2", "1:0.5"],
     "1011_2": ["11", "1011_3", "11_{10}"],
-    "3:4": ["4:3", "3:5"],
+    "3:4": ["4:3", "3:5", "0:0"],
     "2:30": ["1:15"],  # a time of day is not in proportion
     r"\pm 3": ["3", "-3"],
     r"\begin{pmatrix}1&2\end{pmatrix}": [
@@ -121,7 +130,19 @@ DIFFERENT = {
     "100": ["1,00", "10,0"],
     "x": ["y", "X", "-x", "x^2", "2x"],
     r"\text{odd}": [r"\text{even}", r"\text{not odd}"],
-    "D": ["(C)10", "A, D", "D or C", "(D) (C)", r"\text{all}", "10", "d", "DD"],
+    "\\infty": ["-\\infty", "5"],
+    "D": [
+        "(D)^2",
+        r"(D) \cup (C)",
+        "(C)10",
+        "A, D",
+        "D or C",
+        "(D) (C)",
+        r"\text{all}",
+        "10",
+        "d",
+        "DD",
+    ],
     r"\frac{1}{2^{99}}": [r"\frac{1}{2^{98}}"],  # math-verify rounds both to 0
     "n=2, 3, 4": ["n=1, 2, 3"],
     "D = (0, 1)": ["D = (0, 1.5)"],

@@ -20,6 +20,8 @@ _ANOTHER = re.compile(
     r"|^[A-J]\s*(?:$|[).:,])"  # D C, D C)
     r"|^(?:,|/|&|or\b|and\b)\s*\(?[A-J]\)?(?=$|[\s).:,])"  # D or C
 )
+# What may follow a letter: text or a value, not an operator, as in (D)^2 or D: \le 5.
+_CONTENT = re.compile(r"[\w$({\[|.,&/+-]|\\(?!(?:cup|cap|le|ge|ne|in|pm|mp|approx|circ|to)\b)")
 _OPTION = re.compile(r"^\s*\(?[A-J]\s*[).:]\s*")
 
 
@@ -47,6 +49,8 @@ def chosen(prediction: str, has_options: bool) -> tuple[str, str] | None:
     letter = found.group("round") or found.group("marked") or found.group("alone")
     rest = found.group("rest").strip()
     if letter.islower() and not has_options:
+        return None
+    if rest and not _CONTENT.match(rest):
         return None
     if _ANOTHER.search(rest):
         return "", rest

@@ -19,7 +19,8 @@ MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
 _WHOLE = re.compile(r"-?\d{1,15}")
 _ASKS = re.compile(r"\b(?:what|which|find|express|give|calculate|determine|how)\b", re.IGNORECASE)
 _PERCENT_WANTED = re.compile(
-    r"\b(?:what|which|find|calculate|determine|how many|as an?)(?: [a-z]+){0,3}? per\s?cent(?:age)?\b"
+    r"\b(?:what|which|find|calculate|determine|how many|as an?)(?: [a-z]+){0,3}?"
+    r" per\s?cent(?:age)?\b"
     r"|\bin per\s?cent(?:age)?\b(?! points)",
     re.IGNORECASE,
 )

@@ -171,7 +171,10 @@ class Grader:
         known = self._known(pair)
         if known is not None:
             return known
-        decision = decide(*pair)
+        try:
+            decision = decide(*pair)
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+            return None  # a fault of ours in a worker is one ungraded item, here it is a lost run
         if decision.equal is None:
             return None
         return self._keep(pair, _Outcome(_verdict(decision.equal), decision.reason))

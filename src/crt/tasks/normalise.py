@@ -15,7 +15,8 @@ _ONE_CHARACTER = str.maketrans(
     | {"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "±": r"\pm ", "∓": r"\mp "}
     | {"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "⟨": "(", "⟩": ")"}
     | {"½": r"\frac12 ", "⅓": r"\frac13 ", "¼": r"\frac14 ", "¾": r"\frac34 ", "⅔": r"\frac23 "}
-    | {"θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "ℝ": "R", "€": r"\text{euros}"}
+    | {"θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "ℝ": "R"}
+    | {"€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee "}
 )
 
 _SPACES = {",", ";", ":", "!", " ", ">", "quad", "qquad", "thinspace", "enspace"}

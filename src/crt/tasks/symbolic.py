@@ -72,7 +72,8 @@ def to_expression(node: Node) -> Any:
             return sympy.Integer(int(node.text, int(node.number)))
         case "name":
             constants = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I}
-            return constants.get(node.text) or sympy.Symbol(node.text)
+            constants["infty"] = None  # no value: sympy would make 1 of ∞⁰
+            return constants.get(node.text, sympy.Symbol(node.text))
         case "neg":
             return -parts[0]
         case "add":

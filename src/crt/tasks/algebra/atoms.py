@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from crt.tasks.algebra.reader import Reader
 
 MAX_DIGITS = 400
+CURRENCIES = {"$": "dollar", "euro": "euro", "pounds": "sterling", "yen": "yen", "rupee": "rupee"}
 _GREEK = {
     *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"),
     *("kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "chi"),
@@ -50,6 +51,8 @@ def unit_words(reader: "Reader") -> str:
             words[-1] += f"^{_small_power(reader)}"
         else:
             words.append(token.text)
+    if words[-1:] == ["/"]:
+        raise Unreadable("a unit that ends in a slash")
     return " ".join(words)
 
 
@@ -178,8 +181,6 @@ def subscript(reader: "Reader") -> str:
     text, depth = "", 1
     while depth:
         token = reader.take()
-        if token.kind == "end":
-            raise Unreadable("a subscript without end")
         depth += (token.text == "{") - (token.text == "}")
         text += token.text if depth else ""
     return text
@@ -233,8 +234,8 @@ def command(reader: "Reader", text: str) -> Node:
         while reader.next.kind in ("name", "letter"):
             letters += spelled(named(reader, reader.take().text))
         return name(f"{text} {letters}")
-    if text == "$":
-        return Node("unit", (factor(reader),), text="dollar")
+    if text in CURRENCIES:
+        return Node("unit", (factor(reader),), text=CURRENCIES[text])
     if text == "emptyset":
         return Node("bracket", (), text="{}")
     if text == r"\{":

@@ -46,6 +46,8 @@ def _round(reader: "Reader", opening: str) -> Node:
     closing = reader.expect(*_ROUND[opening])
     if inside.kind == "list":
         return Node("bracket", inside.parts, text=opening + closing)
+    if closing != _ROUND[opening][0]:
+        raise Unreadable("a group that ends otherwise than it began")
     return inside
 
 
@@ -73,8 +75,6 @@ def _matrix(reader: "Reader") -> Node:
     if kind == "array" and reader.accept("{"):
         while not reader.accept("}"):
             reader.take()
-            if reader.next.kind == "end":
-                raise Unreadable("columns without end")
     rows = [[reader.item()]]
     while not reader.accept("end"):
         if reader.accept("&"):
@@ -93,8 +93,6 @@ def _environment(reader: "Reader") -> str:
     text = ""
     while not reader.accept("}"):
         text += reader.take().text
-        if reader.next.kind == "end":
-            raise Unreadable("an environment without end")
     return text
 
 

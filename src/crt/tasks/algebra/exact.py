@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import comb, factorial
 from typing import NamedTuple
 
-from crt.tasks.algebra.node import Node
+from crt.tasks.algebra.node import Node, constants_in
 from crt.tasks.algebra.polynomial import MAX_BITS, ONE, Poly, TooHard, plus, primes, times
 
 MAX_POWER = 400
@@ -22,6 +22,8 @@ class Quotient(NamedTuple):
 
 def equal(one: Node, other: Node) -> bool | None:
     """Whether two values are the same, or None if that takes more than algebra."""
+    if not (_finite(one) and _finite(other)):
+        return None
     try:
         a, b = quotient(one), quotient(other)
         if times(a.upper, b.lower) == times(b.upper, a.lower):
@@ -29,6 +31,12 @@ def equal(one: Node, other: Node) -> bool | None:
     except (TooHard, ZeroDivisionError, OverflowError, ValueError):
         return None
     return None if a.opaque or b.opaque else False
+
+
+def _finite(node: Node) -> bool:
+    """Infinity is a name when it stands alone; ∞ − ∞ and ∞⁰ are no algebra."""
+    inner = node.parts[0] if node.kind == "neg" else node
+    return inner.kind == "name" or "infty" not in constants_in(inner)
 
 
 def constant(node: Node) -> Fraction | None:

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 ZERO = Fraction(0)
+CONSTANTS = {"pi", "e", "i", "infty"}
 
 
 class Unreadable(ValueError):
@@ -44,8 +45,15 @@ def depth(node: Node) -> int:
 def names_in(node: Node) -> set[str]:
     """The variables of a tree; π, e and i are not variables."""
     if node.kind == "name":
-        return set() if node.text in ("pi", "e", "i", "infty") else {node.text}
+        return {node.text} - CONSTANTS
     return set().union(*(names_in(part) for part in node.parts)) if node.parts else set()
+
+
+def constants_in(node: Node) -> set[str]:
+    """The names π, e, i and ∞ of a tree."""
+    if node.kind == "name":
+        return {node.text} & CONSTANTS
+    return set().union(*(constants_in(part) for part in node.parts)) if node.parts else set()
 
 
 def kinds_in(node: Node) -> set[str]:

@@ -74,9 +74,10 @@ class Reader:
         return self.tokens[self.at] if self.at < len(self.tokens) else _END
 
     def take(self) -> Token:
-        token = self.next
+        if self.at == len(self.tokens):
+            raise Unreadable("it ends too soon")
         self.at += 1
-        return token
+        return self.tokens[self.at - 1]
 
     def accept(self, *texts: str) -> str:
         """The next token's text if it is one of these signs or commands, and moves on."""
@@ -199,6 +200,8 @@ class Reader:
         if self.next.text == "%" or self.next.text.lower() in ("percent", "percentage"):
             self.take()
             return Node("unit", (value,), text="%")
+        if currency := self.accept(*atoms.CURRENCIES):  # 5 € as well as € 5
+            return Node("unit", (value,), text=atoms.CURRENCIES[currency])
         words = atoms.unit_words(self)
         if not words:
             return value

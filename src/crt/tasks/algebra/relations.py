@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from crt.tasks.algebra import exact, interval, values
 from crt.tasks.algebra.node import Node, name, names_in
 from crt.tasks.algebra.polynomial import Poly
+from crt.tasks.algebra.units import may_be_unit
 
 if TYPE_CHECKING:
     from crt.tasks.algebra.structure import Rules
@@ -19,8 +20,8 @@ _INFINITY = name("infty")
 def unlabelled(items: list[Node], strict: bool) -> tuple[list[Node], Node | None]:
     """The items without a common `x =`, and that label.
 
-    `x = 1, x = 2`, `x_1 = 1, x_2 = 2` and `x = 1, 2` lose it; `x = 1, y = 2` keep theirs. A gold (`strict`)
-    gives up only a lone name: `x + y = 5` may be the answer itself.
+    `x = 1, x = 2`, `x_1 = 1, x_2 = 2` and `x = 1, 2` lose it; `x = 1, y = 2` keep theirs. A gold
+    (`strict`) gives up only a lone name: `x + y = 5` may be the answer itself.
     """
     split = [_split(item, strict) for item in items]
     labels = [label for label, _ in split]
@@ -43,22 +44,27 @@ def _split(item: Node, strict: bool) -> tuple[Node | None, Node]:
     if item.kind != "relation":
         return None, item
     operators, sides = item.text.split(), item.parts
-    if operators == ["in"] and _lone(sides[0]):
+    if operators == ["in"] and _lone(sides[0]) and sides[1].kind in ("bracket", "union"):
         return sides[0], sides[1]
     if not set(operators) <= _EQUALS:
         return None, item
     if _is_label(sides[0], strict):
         exact_sides = sides[1 : operators.index("approx") + 1] if "approx" in operators else sides
         return sides[0], (exact_sides or sides)[-1]
-    if len(sides) == 2 and _lone(sides[1]) and sides[1].text not in names_in(sides[0]):
+    turned = operators == ["="] and sides[1].kind != "word" and _lone(sides[1])
+    if turned and sides[1].text not in names_in(sides[0]):
         return sides[1], sides[0]  # 5 = x
     return None, item
 
 
 def _lone(node: Node) -> bool:
-    """A name, a word, or a function of names or numbers: f(x), sin θ, |z|."""
-    if node.kind in ("name", "word"):
+    """A name, a word, a tuple of names, or a function: x, area, (x, y), f(x), sin θ, |z|."""
+    if node.kind == "name":
         return node.text not in ("pi", "e", "i", "infty")
+    if node.kind == "word":
+        return may_be_unit(node.text)  # "area = 5", but not "less than = 5"
+    if node.kind == "bracket" and node.text == "()":  # (x, y) = (1, 2)
+        return all(part.kind == "name" for part in node.parts)
     if node.kind == "call" and node.text not in ("factorial", "binom"):
         return bool(names_in(node)) or len(node.text) == 1 or "_" in node.text
     return False

@@ -48,12 +48,13 @@ def tokenise(text: str) -> list[Token]:
         if found.lastgroup == "space":
             spaced = True
             continue
-        tokens += _tokens_of(found, spaced)
+        glued = bool(tokens) and tokens[-1].kind == "number" and not spaced
+        tokens += _tokens_of(found, spaced, glued)
         spaced = False
     return tokens
 
 
-def _tokens_of(found: re.Match[str], spaced: bool) -> list[Token]:
+def _tokens_of(found: re.Match[str], spaced: bool, glued: bool) -> list[Token]:
     text = found.group()
     match found.lastgroup:
         case "text":
@@ -64,7 +65,7 @@ def _tokens_of(found: re.Match[str], spaced: bool) -> list[Token]:
             name = text if text in (r"\{", r"\}") else text[1:]
             return [Token("function" if name in FUNCTIONS else "command", name, spaced)]
         case "letters":
-            return _of_letters(text, spaced)
+            return _of_letters(text, spaced, glued)
         case _:
             return [Token("comma" if text in ",;" else "sign", text, spaced)]
 
@@ -81,8 +82,11 @@ def _of_text(content: str, spaced: bool) -> list[Token]:
     return [t._replace(kind="letter") if t.kind == "name" else t for t in inner]
 
 
-def _of_letters(run: str, spaced: bool) -> list[Token]:
-    """A run of letters is a function, a connective, a word or a product of names."""
+def _of_letters(run: str, spaced: bool, glued: bool) -> list[Token]:
+    """A run of letters is a function, a connective, a word or a product of names.
+
+    Glued to a number only a known unit is a word: `5cm` has one, `5abix` is a product.
+    """
     if run in FUNCTIONS:
         return [Token("function", run, spaced)]
     if run.lower() in ("and", "or"):
@@ -91,7 +95,7 @@ def _of_letters(run: str, spaced: bool) -> list[Token]:
         return [Token("command", "pi", spaced)]
     if run.lower() in ("infinity", "infty"):
         return [Token("command", "infty", spaced)]
-    if run in _UNIT_WORDS or (_is_wordlike(run) and run not in _LETTERS):
+    if run in _UNIT_WORDS or (not glued and _is_wordlike(run) and run not in _LETTERS):
         return [Token("word", run, spaced)]
     return [Token("name", letter, spaced and k == 0) for k, letter in enumerate(run)]
 

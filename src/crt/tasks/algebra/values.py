@@ -95,7 +95,8 @@ def same_ratio(mine: Node, gold: Node, rules: "Rules") -> bool | None:
             return False
         pairs = list(zip(mine.parts, gold.parts, strict=True))
         verdicts = [same_measured(a, b, rules) for a, b in pairs]
-        if all(verdicts) or _is_time(mine) or _is_time(gold):
+        nothing = exact.constant(mine.parts[0]) == 0 or exact.constant(gold.parts[0]) == 0
+        if all(verdicts) or nothing or _is_time(mine) or _is_time(gold):
             return all(verdicts)
         crossed = [
             same_value(Node("mul", (a, gold.parts[0])), Node("mul", (b, mine.parts[0])), rules)
@@ -103,7 +104,8 @@ def same_ratio(mine: Node, gold: Node, rules: "Rules") -> bool | None:
         ]
         return False if False in crossed else None if None in crossed else True
     ratio, other = (mine, gold) if mine.kind == "ratio" else (gold, mine)
-    if len(ratio.parts) != 2 or _is_time(ratio) or other.kind in ("word", "matrix", "bracket"):
+    unlike = other.kind in ("word", "matrix", "bracket", "base")
+    if len(ratio.parts) != 2 or _is_time(ratio) or unlike:
         return False
     return same_value(Node("div", ratio.parts), other, rules)
 
