@@ -1,0 +1,232 @@
+"""crt eval: sample a model on data sets, grade, measure."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crt.evaluate.evaluation import Plan
+
+MODEL = ("revision", "dtype", "trust_remote_code")
+SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens")
+PROMPT = ("instruction", "system", "plain", "enable_thinking", "special_text")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who is evaluated, on what, and how."""
+    parser.add_argument(
+        "model",
+        help="pocket, a folder, a run's checkpoint, a hub id, a server's address (http://…/v1), "
+        "or a run with --all-checkpoints",
+    )
+    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
+    parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
+    parser.add_argument("--name", help="what the evaluation is called in tables")
+    parser.add_argument(
+        "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
+    _sampling(parser.add_argument_group("sampling"))
+    _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
+    add_loading(parser.add_argument_group("data"))
+    _local(parser.add_argument_group("a model on this machine"))
+    _remote(parser.add_argument_group("a server"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluates, prints the table, says where everything is."""
+    from crt.errors import ConfigError
+    from crt.evaluate.series import is_run
+
+    whole_run = "://" not in args.model and is_run(Path(args.model))
+    if whole_run and not args.all_checkpoints:
+        raise ConfigError(
+            f"{args.model} is a run: name one of its checkpoints, {args.model}/checkpoints/step-…, "
+            "or evaluate them all with --all-checkpoints"
+        )
+    if args.all_checkpoints and not whole_run:
+        raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
+    return _series(args) if whole_run else _single(args)
+
+
+def plan_of(args: argparse.Namespace) -> "Plan":
+    """The plan: what is given here, else what the run says, else the defaults."""
+    from crt.config import EvaluationConfig, ModelConfig
+    from crt.evaluate.evaluation import Plan, checked
+
+    own = _run_config(args)
+    sampling = {**(own.evaluation.model_dump() if own else {}), **_given(args, SAMPLING)}
+    if args.data:
+        sampling["data"] = tuple(name.strip() for name in args.data.split(",") if name.strip())
+    model = {"name": args.model, **_given(args, MODEL)}
+    return Plan(
+        checked(ModelConfig, model),
+        checked(EvaluationConfig, sampling),
+        prompt=_prompt_of(args, own),
+        seed=args.seed,
+        truncated=args.truncated,
+        budget=args.budget,
+        engine=args.engine,
+        rows=args.rows,
+        endpoint=_endpoint_of(args),
+        load=load_options(args),
+    )
+
+
+def load_options(args: argparse.Namespace) -> dict[str, Any]:
+    """How data sets are loaded."""
+    return {"folder": args.folder, "seed": args.data_seed, "skip_bad": args.skip_bad}
+
+
+def add_loading(group: Any) -> None:
+    """Options of loading data sets, for `eval` and `score`."""
+    group.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
+    group.add_argument("--data-seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
+    group.add_argument("--skip-bad", action="store_true", help="leave out bad rows, count them")
+
+
+def show(evaluation: Any, args: argparse.Namespace) -> None:
+    """An evaluation's table, or JSON, and its warnings."""
+    import json
+
+    from crt.commands.compare import screen
+    from crt.evaluate.figures import all_figures
+    from crt.evaluate.render import printable, terminal
+    from crt.evaluate.tables import figures_table
+
+    found = all_figures(evaluation.tallies)
+    if args.json:
+        plain = {k: {n: f.as_json() for n, f in part.items()} for k, part in found.items()}
+        told = {"name": evaluation.name, **plain, "warnings": list(evaluation.warnings)}
+        print(json.dumps(told, indent=1, allow_nan=False))
+    else:
+        table = figures_table(found, evaluation.name)
+        print(terminal([table], args.intervals, *screen()), end="")
+    for warning in evaluation.warnings:
+        print(f"warning: {printable(warning)}", file=sys.stderr)
+
+
+def _single(args: argparse.Namespace) -> int:
+    from crt.evaluate.evaluation import evaluate
+    from crt.evaluate.progress import progress
+
+    with progress(args.name or args.model) as tell:
+        found = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
+    show(found, args)
+    print(f"everything is in {found.folder}", file=sys.stderr)
+    return 0
+
+
+def _series(args: argparse.Namespace) -> int:
+    from crt.commands.compare import show_tables
+    from crt.errors import ConfigError
+    from crt.evaluate.comparison import compare
+    from crt.evaluate.progress import progress
+    from crt.evaluate.series import evaluate_run
+
+    if args.out:
+        raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
+    with progress(args.model) as tell:
+        folder, found = evaluate_run(
+            Path(args.model), plan_of(args), name=args.name, tell=lambda _: tell, note=_note
+        )
+    show_tables(compare(found), "json" if args.json else "terminal", args.intervals)
+    print(f"everything is in {folder}", file=sys.stderr)
+    return 0
+
+
+def _run_config(args: argparse.Namespace) -> Any:
+    """The configuration of the run that the model is, or is a checkpoint of."""
+    from crt.evaluate.series import is_run, run_config, run_of
+
+    path = Path(args.model)
+    if "://" in args.model or not path.is_dir():
+        return None
+    run = path if is_run(path) else run_of(path)
+    if run is None:
+        return None
+    _note(f"prompt and sampling settings that are not given are those of {run}/config.json")
+    return run_config(run)
+
+
+def _prompt_of(args: argparse.Namespace, own: Any) -> Any:
+    from crt.tasks.messages import PromptSettings
+
+    given = _given(args, PROMPT)
+    if args.budget_style is not None:
+        given["budget"] = args.budget_style
+    return replace(own.prompt if own else PromptSettings(), **given)
+
+
+def _endpoint_of(args: argparse.Namespace) -> Any:
+    from crt.evaluate.endpoint import EndpointSettings
+
+    names = ("concurrency", "timeout", "retries", "key_from", "opens_thinking")
+    return EndpointSettings(model=args.served_name, **_given(args, names))
+
+
+def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
+    """Only what the user said: the rest has its default elsewhere."""
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def _note(sentence: str) -> None:
+    from crt.evaluate.render import printable
+
+    print(printable(sentence), file=sys.stderr)
+
+
+def _sampling(group: Any) -> None:
+    group.add_argument("--rollouts", type=int, help="responses to each problem (16)")
+    group.add_argument("--temperature", type=float, help="0 is greedy (0.6)")
+    group.add_argument("--top-p", type=float, help="(0.95)")
+    group.add_argument("--max-tokens", type=int, help="the cap (32768)")
+    group.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
+    group.add_argument(
+        "--truncated",
+        choices=("wrong", "grade"),
+        default="wrong",
+        help="what a response that ran into the cap counts as (wrong)",
+    )
+
+
+def _prompt(group: Any) -> None:
+    group.add_argument("--instruction", help="the user turn, with {question} in it")
+    group.add_argument("--system", help="the system prompt")
+    group.add_argument("--plain", help="for a model without chat template: with {prompt} in it")
+    group.add_argument(
+        "--thinking",
+        dest="enable_thinking",
+        action=argparse.BooleanOptionalAction,
+        help="passed to the chat template (Qwen3)",
+    )
+    group.add_argument("--special-text", choices=("refuse", "break"))
+    group.add_argument("--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune"))
+    group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
+
+
+def _local(group: Any) -> None:
+    group.add_argument("--revision", help="a hub id's commit, branch or tag")
+    group.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"))
+    group.add_argument(
+        "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
+    )
+    group.add_argument("--engine", choices=("auto", "fast", "vllm"), default="auto")
+    group.add_argument("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
+
+
+def _remote(group: Any) -> None:
+    group.add_argument("--served-name", help="the model's name there, if it serves several")
+    group.add_argument("--concurrency", type=int, help="requests at once, at most (32)")
+    group.add_argument("--timeout", type=float, help="seconds a request may take (600)")
+    group.add_argument("--retries", type=int, help="of a request that fails (5)")
+    group.add_argument("--key-from", help="environment variable with the key")
+    group.add_argument(
+        "--opens-thinking",
+        action="store_true",
+        default=None,
+        help="the server's chat template ends inside <think>",
+    )

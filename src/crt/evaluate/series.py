@@ -1,0 +1,117 @@
+"""A run's checkpoints on the same problems and seeds: the series that trajectories are drawn of."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from crt.config import RunConfig
+from crt.errors import DataError
+from crt.evaluate.evaluation import Plan, Tell, evaluate
+from crt.evaluate.manifest import short_name
+from crt.evaluate.sets import label as set_label
+from crt.evaluate.store import Evaluation
+from crt.evaluate.versus import TOLERANCE, all_versus
+from crt.files import write_json
+from crt.recipes import load_recipe
+
+SERIES = "series.json"
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model of a series: the base at step 0, or a checkpoint."""
+
+    name: str
+    step: int
+    model: str
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a training run."""
+    return (folder / "config.json").is_file() and (folder / "checkpoints").is_dir()
+
+
+def run_of(model: Path) -> Path | None:
+    """The run that a checkpoint belongs to."""
+    run = model.resolve().parent.parent
+    return run if model.resolve().parent.name == "checkpoints" and is_run(run) else None
+
+
+def run_config(run: Path) -> RunConfig:
+    """A run's resolved configuration."""
+    return load_recipe(run / "config.json")
+
+
+def points(run: Path, config: RunConfig) -> list[Point]:
+    """The base model and every checkpoint, by step."""
+    found = [
+        Point(path.name, int(match.group(1)), str(path))
+        for path in (run / "checkpoints").iterdir()
+        if (match := re.fullmatch(r"step-(\d+)", path.name)) and path.is_dir()
+    ]
+    if not found:
+        raise DataError(f"{run / 'checkpoints'} has no checkpoint (step-NNNN) yet.")
+    return [Point(BASE, 0, config.model.name), *sorted(found, key=lambda point: point.step)]
+
+
+def evaluate_run(
+    run: Path,
+    plan: Plan,
+    *,
+    name: str | None = None,
+    tolerance: float = TOLERANCE,
+    tell: Callable[[str], Tell | None] = lambda _: None,
+    note: Callable[[str], None] | None = None,
+) -> tuple[Path, list[Evaluation]]:
+    """Evaluates base and checkpoints; the series is written anew after each of them."""
+    config = run_config(run)
+    label = name or "+".join(short_name(set_label(each)) for each in plan.settings.data)
+    folder = run / "evaluations" / label
+    done: list[tuple[Point, Evaluation]] = []
+    for point in points(run, config):
+        model = config.model.model_copy(update={"name": point.model, **_revision(point, config)})
+        each = replace(plan, model=model)
+        told = tell(point.name)
+        found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
+        done.append((point, found))
+        write_json(folder / SERIES, series(done, tolerance))
+    return folder, [evaluation for _, evaluation in done]
+
+
+def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[str, Any]:
+    """Figures of every point, and against the base; `folder` is where its responses are."""
+    base = done[0][1]
+    return {
+        "format": 1,
+        "base": done[0][0].name,
+        "tolerance": tolerance,
+        "data": base.manifest["data"],
+        "points": [
+            {
+                "name": point.name,
+                "step": point.step,
+                "model": point.model,
+                "folder": point.name,
+                "sets": evaluation.figures["sets"],
+                "averages": evaluation.figures["averages"],
+                "warnings": list(evaluation.warnings),
+                "versus": None if evaluation is base else _versus(evaluation, base, tolerance),
+            }
+            for point, evaluation in done
+        ],
+    }
+
+
+def _versus(evaluation: Evaluation, base: Evaluation, tolerance: float) -> dict[str, Any]:
+    found = all_versus(evaluation.tallies, base.tallies, tolerance)
+    return {
+        kind: {name: each.as_json() for name, each in part.items()} for kind, part in found.items()
+    }
+
+
+def _revision(point: Point, config: RunConfig) -> dict[str, Any]:
+    """Only the base comes from the hub."""
+    return {"revision": config.model.revision if point.name == BASE else None}
