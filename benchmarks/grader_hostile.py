@@ -157,4 +157,5 @@ def _hidden() -> Iterator[tuple[str, str, str]]:
     yield "before another", r"\boxed{5} or rather \boxed{6}", "5"
     yield "before a broken one", r"\boxed{5} or rather \boxed{6", "5"
     yield "thinking again", r"<think>a</think> \boxed{5} <think> wait", "5"
+    yield "both", r"\boxed{6} or \boxed{5}", "5"
     yield "without a box", "The answer is 5.", "5"

@@ -171,8 +171,9 @@ def _words(gold: str, options: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         name = letter[1] or letter[2]
         for form in ("{}", "({})", r"\text{{{}}}", r"\textbf{{({})}}", "{})", r"\mathrm{{{}}}"):
             yield f"letter {form}", form.format(name)
-        yield "letter and 10", f"({name})10"
-        if options:
+        if not options:
+            yield "letter and 10", f"({name})10"
+        else:
             said = re.sub(r"^\s*\(?[A-F][).]\s*", "", options[ord(name) - ord("A")])
             yield "letter and option", f"{name}) {said}"
             yield "option's text", said

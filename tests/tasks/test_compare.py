@@ -51,10 +51,22 @@ SAME = {
     r"2+3\sqrt2\text{ feet}": [r"3\sqrt2+2"],
     r"90^\circ": ["90", r"\frac{\pi}{2}", r"90\text{ degrees}", "90°"],
     # percent
-    r"50\%": ["50%", "0.5", r"\frac12", "50", r"50\text{ percent}"],
+    r"50\%": ["50%", "0.5", r"\frac12", "50", r"50\text{ percent}", "50 pct"],
     "0.5": [r"50\%"],
     # collections
-    "1,2": ["2,1", "1 and 2", r"\{2,1\}", "x=1, x=2", "x = 1, 2", r"x=1\text{ or }x=2", "1;2"],
+    "1,2": [
+        "2,1",
+        "1 and 2",
+        r"\{2,1\}",
+        "x=1, x=2",
+        "x = 1, 2",
+        "x=1, y=2",
+        "1, 2, 2",
+        r"x=1\text{ or }x=2",
+        "1;2",
+    ],
+    "x=1, y=2": ["1, 2", "y=2, x=1"],
+    "3": [r"\text{three}", "3, 3", r"3 \text{ or } 6/2"],  # said twice is said once
     r"\pm 3": ["3,-3", r"x=\pm3", "-3, 3"],
     r"1\pm\sqrt2": [r"1-\sqrt2, 1+\sqrt2"],
     "(1,2)": [
@@ -67,7 +79,11 @@ SAME = {
     "(3,4),(1,2)": ["(1,2),(3,4)", r"\{(1,2),(3,4)\}"],
     "27,54,108": ["108, 54, 27"],  # not the number 2754108
     "100,200": ["200, 100"],  # a list after all, since the other one certainly is
+    r"\frac12": [r"\\frac{1}{2}", r"\\(\\frac{1}{2}\\)"],  # escaped once too often
+    "x>=2": [r"x \ge 2", "x>=2", r"[2,\infty)"],
+    "A:B=1:2": ["1:2", "A:B=1:2"],
     "(2,\\infty)": ["x>2", "2<x", r"x \in (2, \infty)", "(2,∞)"],
+    r"x \in [-2,7]": [r"-2 \le x \le 7", "[-2,7]"],
     "[-2,7)": [r"-2 \le x < 7", r"x\in[-2,7)"],
     r"(1,2)\cup(3,4)": [r"(3,4) \cup (1,2)"],
     r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \\ \end{bmatrix}"],
@@ -88,7 +104,6 @@ SAME = {
     r"\text{Monday}": ["monday", r"\textbf{Monday}", r"\mathrm{Monday}", "Monday."],
     r"\text{CBAD}": ["CBAD"],
     r"\text{October 30}": ["october 30"],
-    "3": [r"\text{three}"],
     r"8:34\text{ p.m.}": ["8:34 pm"],
     # choices
     "D": ["(D)", "(D)10", "D)", "D.", r"\text{(D)}", r"\textbf{(D) } 10", r"\mathrm{D}", "D: 10"],
@@ -105,8 +120,9 @@ DIFFERENT = {
     r"\pi": ["3.14159265358979", r"\frac{22}{7}"],
     r"\sqrt2": ["1.41421356", "2", r"\sqrt[3]{2}"],
     "(1,2)": ["1,2", "(2,1)", "[1,2]", "(1,2]", r"\{1,2\}", "(1,2,3)", "1"],
-    "1,2": ["(1,2)", "1", "1,2,3", "1,3", "x=1,y=2"],
+    "1,2": ["(1,2)", "1", "1,2,3", "1,3", "x=2,y=1"],
     "1,1,2": ["1,2", "1,2,2"],
+    "x=1, y=2": ["2, 1", "x=2, y=1", "1"],
     "(2,\\infty)": [r"x\ge2", "x<2", "[2,\\infty)"],
     "x<5": [r"x\le5", "x>5", "-x<5"],
     "x=5": ["y=5", "x=-5"],
@@ -208,6 +224,14 @@ def test_options_are_known_by_letter_or_by_what_they_say() -> None:
     # 9 is what C says: a letter with another option's words contradicts itself
     for said in ("C", "9", "(D) 9", "A or D", "11", "(D), (A)"):
         assert decide(said, "D", options).equal is False, said
+
+
+def test_letters_that_are_no_choices() -> None:
+    romans = ("I only", "II only", "III only", "I and II only")
+    assert decide("I and II only", "D", romans).equal is True  # there is no option I
+    assert decide("II only", "D", romans).equal is False
+    assert decide("$a$", "B", ("$b$", "$a$")).equal is True  # the second option says a
+    assert decide("A", "B", ("$b$", "$a$")).equal is False
 
 
 def test_two_options_that_say_the_same_are_told_apart_by_letter_only() -> None:

@@ -24,6 +24,11 @@ from crt.tasks.extract import extract
         (r"{ { \boxed{5}", "5"),  # braces that are open before the box are not the box's
         (r"\boxed{ and later \boxed{5}", "5"),  # an earlier box that never closed
         (r"\boxedly \boxed{5}", "5"),
+        (r"\boxed{1} and \boxed{2}", "1, 2"),  # one enumeration, one answer
+        (r"$\boxed{1}$, $\boxed{2}$, or \(\boxed{3}\).", "1, 2, 3"),
+        (r"\boxed{1} \quad \text{and} \quad \boxed{2}", "1, 2"),
+        (r"\boxed{1} is wrong, so \boxed{2}", "2"),
+        ("\\boxed{5}\n\n\\boxed{5}", "5"),
     ],
 )
 def test_the_last_box(text: str, answer: str) -> None:

@@ -32,11 +32,12 @@ def gold_letter(gold: str, has_options: bool) -> str | None:
     return found.group(1) if found else None
 
 
-def chosen(prediction: str, has_options: bool) -> tuple[str, str] | None:
+def chosen(prediction: str, options: int) -> tuple[str, str] | None:
     """The letter that a prediction chooses and the words after it, if it begins with a letter.
 
     Of a prediction that names a second letter the choice is "". Small letters are choices only when
-    the question has options: otherwise d is a variable.
+    the question has options (otherwise d is a variable), and then only the letters of these: with
+    four options, "I and II only" does not choose I.
     """
     text = tidy(prediction)
     if text is None:
@@ -48,13 +49,15 @@ def chosen(prediction: str, has_options: bool) -> tuple[str, str] | None:
         return None
     letter = found.group("round") or found.group("marked") or found.group("alone")
     rest = found.group("rest").strip()
-    if letter.islower() and not has_options:
+    if letter.islower() and not options:
+        return None
+    if options and ord(letter.upper()) - ord("A") >= options:
         return None
     if rest and not _CONTENT.match(rest):
         return None
     if _ANOTHER.search(rest):
         return "", rest
-    if found.group("alone") and rest and not has_options:
+    if found.group("alone") and rest and not options:
         return None
     return letter.upper(), rest
 
@@ -68,13 +71,22 @@ def decide_choice(
     """
     contents = [_OPTION.sub("", option) for option in options]
     wanted = ord(letter) - ord("A")
-    picked = chosen(prediction, bool(options))
-    if picked is None:
+    picked = chosen(prediction, len(options))
+    if picked is None or _says_small(prediction, contents, equal):
         return _by_content(prediction, contents, wanted, equal)
     if picked[0] != letter:
         return False
     others = [content for k, content in enumerate(contents) if k != wanted]
     return not (picked[1] and any(equal(picked[1], other) for other in others))
+
+
+def _says_small(
+    prediction: str, contents: list[str], equal: Callable[[str, str], bool | None]
+) -> bool:
+    """Is a small letter, which could be a choice, what some option says? Then it is that."""
+    if not re.search(r"[a-j]", prediction) or len(prediction) > 9:
+        return False
+    return any(equal(prediction, content) for content in contents)
 
 
 def _by_content(

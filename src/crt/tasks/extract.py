@@ -10,7 +10,18 @@ BLANK = " \t\r\n"  # a form feed is not: it is what is left of a spoilt "\\frac"
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _MARK = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*\{|\\.|[{}]", re.DOTALL)
+_SPACING = r"(?:\s|\$|\\[()\[\],;:! ]|\\q?quad\b)*+"
+_AND = r"(?:and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\})"
+_BETWEEN = re.compile(rf"{_SPACING}(?:,{_SPACING}{_AND}?|{_AND}){_SPACING}")
 _BARE = re.compile(r"[^\s$]+")
+
+
+class Box(NamedTuple):
+    """Where a box begins, and its content's start and end."""
+
+    begin: int
+    start: int
+    end: int
 
 
 class Extraction(NamedTuple):
@@ -40,35 +51,52 @@ def spoken(text: str, thinking_opened: bool = False) -> str | None:
 
 
 def last_box(text: str) -> Extraction:
-    """The last outermost box; one that is begun and not closed is no answer, nor is an older one.
+    """The last outermost box, with those that stand beside it in one enumeration.
 
-    One pass over the braces, so that a megabyte of them takes a moment, not an hour.
+    A box that is begun and not closed is no answer, nor is an older one. One pass over the braces,
+    so that a megabyte of them takes a moment, not an hour.
     """
     first = _BOX.search(text)
     if first is None:
         return Extraction(None, "no box")
-    open_groups: list[int] = []  # where a box's content starts; -1 for any other group
-    best = (-1, -1)
+    open_groups: list[tuple[int, int]] = []  # where a box and its content start; (-1, -1) others
+    boxes: list[Box] = []
     for mark in _MARK.finditer(text, first.start()):
         token = mark.group()
         if token.endswith("{") and token != "\\{":
-            open_groups.append(mark.end() if len(token) > 1 else -1)
+            open_groups.append(mark.span() if len(token) > 1 else (-1, -1))
         elif token == "}" and open_groups:
-            start = open_groups.pop()
-            best = (start, mark.start()) if start >= 0 else best
-    return _chosen(text, best, max(open_groups, default=-1))
+            begin, start = open_groups.pop()
+            boxes += [Box(begin, start, mark.start())] if start >= 0 else []
+    unclosed = max((start for _, start in open_groups), default=-1)
+    return _chosen(text, boxes, unclosed)
 
 
-def _chosen(text: str, best: tuple[int, int], unclosed: int) -> Extraction:
-    """The box that closed last, unless something was boxed later."""
-    start, end = best
+def _chosen(text: str, boxes: list[Box], unclosed: int) -> Extraction:
+    """The box that closed last and its neighbours, unless something was boxed later."""
+    end = boxes[-1].end if boxes else -1
     bare = _last_bare(text, max(end, 0))
     if bare is not None:
         return Extraction(bare)
     if unclosed > end:
         return Extraction(None, "the last box is not closed")
-    content = text[start:end].strip(BLANK) if start >= 0 else ""
-    return Extraction(content) if content else Extraction(None, "the box is empty")
+    contents = [text[box.start : box.end].strip(BLANK) for box in _enumeration(text, boxes)]
+    if not contents or not contents[-1]:
+        return Extraction(None, "the box is empty")
+    return Extraction(", ".join(contents))
+
+
+def _enumeration(text: str, boxes: list[Box]) -> list[Box]:
+    """The last box and those before it with only commas, "and" or "or" between them.
+
+    So two boxed answers are two answers, and `\\boxed{5} or \\boxed{6}` is no way to have both.
+    """
+    chain = boxes[-1:]
+    for box in reversed(boxes[:-1]):
+        if box.end > chain[0].begin or not _BETWEEN.fullmatch(text[box.end + 1 : chain[0].begin]):
+            break
+        chain.insert(0, box)
+    return chain
 
 
 def _last_bare(text: str, after: int) -> str | None:

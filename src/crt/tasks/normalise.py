@@ -68,7 +68,9 @@ _DROPPED = re.compile(
     r"\\(?:hspace|vspace|color|label|tag)\*?\s*\{[^{}]*\}|\\[hv]?phantom\s*(?:\{[^{}]*\}|.)"
 )
 _NO_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
-_COMMAND = re.compile(r"\\([A-Za-z]+|.)")
+_COMMAND = re.compile(r"\\(q?quad|[A-Za-z]+|.)")
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z({\[)}\]])")
+_ASCII = {"<=": r"\le ", ">=": r"\ge "}
 _MARKDOWN = re.compile(r"\*\*(.+?)\*\*|__(.+?)__")
 _PRICE = re.compile(r"^\s*\$(?=\s*-?\d)")
 
@@ -79,6 +81,9 @@ def tidy(answer: str) -> str | None:
     if _CONTROL.search(text):
         return None
     text = text.translate(_ONE_CHARACTER)
+    if r"\begin" not in text:  # where a double backslash would end a row
+        text = _DOUBLED.sub(r"\\", text)
+    text = re.sub("[<>]=", lambda found: _ASCII[found.group()], text)
     text = _MARKDOWN.sub(lambda found: found.group(1) or found.group(2), text)
     text = _without_dollars(_DROPPED.sub(" ", _NO_DELIMITER.sub(" ", text)))
     text = _THIN.sub(SURE, text)

@@ -197,7 +197,7 @@ class Reader:
         """A value with the unit, percent sign or scale word that follows it."""
         while self.next.kind in ("word", "letter") and self.next.text.lower() in SCALES:
             value = Node("mul", (value, number(SCALES[self.take().text.lower()])))
-        if self.next.text == "%" or self.next.text.lower() in ("percent", "percentage"):
+        if self.next.text == "%" or self.next.text.lower() in ("percent", "percentage", "pct"):
             self.take()
             return Node("unit", (value,), text="%")
         if currency := self.accept(*atoms.CURRENCIES):  # 5 € as well as € 5

@@ -34,6 +34,15 @@ def unlabelled(items: list[Node], strict: bool) -> tuple[list[Node], Node | None
     return [value for _, value in split], first
 
 
+def values_in_order(items: list[Node]) -> list[Node] | None:
+    """The values of `x = 1, y = 2`, if every item has a label of its own."""
+    split = [_split(item, strict=True) for item in items]
+    stems = {_stem(label) for label, _ in split if label is not None}
+    if len(items) < 2 or len(stems) < len(items):
+        return None
+    return [value for _, value in split]
+
+
 def _stem(label: Node) -> Node:
     """A name without its subscript."""
     return label._replace(text=label.text.partition("_")[0])
@@ -58,12 +67,12 @@ def _split(item: Node, strict: bool) -> tuple[Node | None, Node]:
 
 
 def _lone(node: Node) -> bool:
-    """A name, a word, a tuple of names, or a function: x, area, (x, y), f(x), sin θ, |z|."""
+    """A name, a word, names in a tuple or ratio, or a function: x, area, (x, y), f(x), |z|."""
     if node.kind == "name":
         return node.text not in ("pi", "e", "i", "infty")
     if node.kind == "word":
         return may_be_unit(node.text)  # "area = 5", but not "less than = 5"
-    if node.kind == "bracket" and node.text == "()":  # (x, y) = (1, 2)
+    if node.kind == "ratio" or (node.kind == "bracket" and node.text == "()"):  # (x, y) = (1, 2)
         return all(part.kind == "name" for part in node.parts)
     if node.kind == "call" and node.text not in ("factorial", "binom"):
         return bool(names_in(node)) or len(node.text) == 1 or "_" in node.text
@@ -178,8 +187,8 @@ def _undecided(differences: list[Node], rules: "Rules") -> bool | None:
 
 
 def as_interval(node: Node, other: Node) -> Node:
-    """`x > 2` as (2, ∞), if the other answer is an interval."""
-    if node.kind != "relation" or other.kind != "bracket":
+    """`x > 2` as (2, ∞), if the other answer is an interval or says `x ∈` one."""
+    if node.kind != "relation" or not (other.kind == "bracket" or other.text == "in"):
         return node
     rising = _rising(node)
     operators, sides = rising.text.split(), rising.parts

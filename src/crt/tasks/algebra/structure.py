@@ -30,6 +30,9 @@ def same(mine: Node, gold: Node, rules: Rules) -> bool | None:
     mine, gold = relations.as_interval(mine, gold), relations.as_interval(gold, mine)
     mine_items, mine_label = relations.unlabelled(_items(mine), strict=False)
     gold_items, gold_label = relations.unlabelled(_items(gold), strict=True)
+    ordered = _in_order(_items(mine), _items(gold))
+    if ordered:
+        return every(same(a, b, rules) for a, b in zip(*ordered, strict=True))
     if mine_label == gold_label or None not in (mine_label, gold_label):
         if mine_label != gold_label:
             mine_items, gold_items = _items(mine), _items(gold)
@@ -38,6 +41,18 @@ def same(mine: Node, gold: Node, rules: Rules) -> bool | None:
     if bare is True or not (_is_equation(mine) and _is_equation(gold)):
         return bare
     return _collected(mine, gold, [mine], [gold], rules)  # y = 2x − 3 against 2x − y = 3
+
+
+def _in_order(mine: list[Node], gold: list[Node]) -> tuple[list[Node], list[Node]] | None:
+    """`1, 2` against `x = 1, y = 2`: without its names the one must keep the other's order."""
+    if len(mine) != len(gold):
+        return None
+    named_mine, named_gold = relations.values_in_order(mine), relations.values_in_order(gold)
+    if named_gold and not any(item.kind == "relation" for item in mine):
+        return mine, named_gold
+    if named_mine and not any(item.kind == "relation" for item in gold):
+        return named_mine, gold
+    return None
 
 
 def _collected(
@@ -160,10 +175,10 @@ def every(verdicts: Iterable[bool | None]) -> bool | None:
 def matched(mine: list[Node], gold: list[Node], rules: Rules, distinct: bool) -> bool | None:
     """Whether two collections have the same members, in any order.
 
-    Sets may repeat a member, lists must have each as often as the gold. Sameness is transitive,
-    so taking the first partner that fits never goes wrong.
+    A member may be repeated, unless the gold is a list that repeats one: then each must come as
+    often as there. Sameness is transitive, so taking the first partner never goes wrong.
     """
-    if len(mine) > MAX_ITEMS or len(gold) > MAX_ITEMS or (not distinct and len(mine) != len(gold)):
+    if max(len(mine), len(gold)) > MAX_ITEMS or (not distinct and len(mine) < len(gold)):
         return False
     table = [[_member(a, b, rules) for b in gold] for a in mine]
     if any(all(v is False for v in row) for row in table):
@@ -192,9 +207,12 @@ def _doubtful(table: list[list[bool | None]]) -> bool:
 
 
 def _counted(table: list[list[bool | None]], distinct: bool) -> bool:
-    """Each member has a partner; in lists each partner serves once."""
-    if distinct:
+    """Each member has a partner; where the gold repeats a member, each partner serves once."""
+    repeats = any(row.count(True) > 1 for row in table)
+    if distinct or not repeats:
         return True
+    if len(table) != len(table[0]):
+        return False
     free = set(range(len(table)))
     for row in table:
         partner = next((k for k in sorted(free) if row[k]), None)

@@ -12,7 +12,7 @@ FUNCTIONS = {
 _UNIT_WORDS = {
     *("cm", "mm", "km", "kg", "mg", "ft", "in", "yd", "mi", "lb", "oz", "hr", "ml", "mL", "am"),
     *("pm", "no", "min", "sec", "mph", "kph", "cup", "day", "yes", "sq", "cu", "lbs", "hrs", "to"),
-    *("AM", "PM", "USD", "if"),
+    *("AM", "PM", "USD", "if", "pct"),
 }
 _LETTERS = {"abc", "xyz", "abcd", "wxyz", "aei", "ace", "bce", "pqr", "uvw"}  # products, not words
 
