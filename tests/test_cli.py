@@ -36,7 +36,7 @@ def test_wrong_words_exit_with_2(words):
 
 
 def test_a_closed_pipe_is_no_traceback():
-    command = f'"{sys.executable}" -m crt.cli show "{RECIPE}" | true'
+    command = f'"{sys.executable}" -m crt show "{RECIPE}" | true'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
 

@@ -122,6 +122,13 @@ class ValidationConfig(Part):
     rollouts: Count = 8
 
 
+class PreflightConfig(Part):
+    """What a run is refused for before it starts."""
+
+    max_truncated: Share = 0.2
+    skip: tuple[Literal["generation_prompt", "solves"], ...] = ()
+
+
 class EvaluationConfig(Part):
     """How checkpoints are measured."""
 
@@ -169,6 +176,7 @@ class RunConfig(Part):
     reference: ReferenceConfig = ReferenceConfig()
     optim: OptimConfig = OptimConfig()
     validation: ValidationConfig = ValidationConfig()
+    preflight: PreflightConfig = PreflightConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     trl: dict[str, Any] = {}
     """Passed on to TRL's GRPOConfig: vLLM, loggers, DeepSpeed, …"""

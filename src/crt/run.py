@@ -37,19 +37,24 @@ class Run:
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "Run":
         """A new directory; one that is there is never written over."""
+        cls.refuse_existing(path)
         try:
             path.mkdir(parents=True)
-        except FileExistsError:
-            raise ConfigError(
-                f"{path} is there already and is not written over: go on with it by "
-                f"`crt train --resume {path}`, or choose another with --run."
-            ) from None
         except OSError as error:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
         for name in (ROLLOUTS, CHECKPOINTS, STATE):
             (path / name).mkdir()
         write_json(path / CONFIG, config.model_dump(mode="json") | {"versions": versions()})
         return cls(path, config)
+
+    @staticmethod
+    def refuse_existing(path: Path) -> None:
+        """Says so if there is something under that name."""
+        if path.exists():
+            raise ConfigError(
+                f"{path} is there already and is not written over: go on with it by "
+                f"`crt train --resume {path}`, or choose another with --out."
+            )
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -125,7 +130,8 @@ class Run:
 
     def set_progress(self, **values: Any) -> None:
         """Adds to what is known of the run's course."""
-        write_json(self.path / PROGRESS, self.progress | values)
+        if self.progress | values != self.progress:
+            write_json(self.path / PROGRESS, self.progress | values)
 
     def _rollouts_file(self, step: int) -> Path:
         return self.path / ROLLOUTS / f"step-{step:04d}.jsonl.zst"

@@ -52,5 +52,5 @@ elif moment == "in the middle of a checkpoint":
 elif moment != "never":
     killing_before({"before the row": "on_log", "before the checkpoint": "on_save"}[moment])
 
-words = ["--resume", run] if Path(run).exists() else [recipe, "--run", run]
+words = ["--resume", run] if Path(run).exists() else [recipe, "--out", run]
 sys.exit(main(["train", *words]))

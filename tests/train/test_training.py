@@ -143,9 +143,26 @@ def test_primal_dual_keeps_its_multiplier_through_a_kill(tiny, tmp_path):
     assert len(set(multipliers)) > 1
 
 
+def test_two_processes_are_one_run(tiny, tmp_path):
+    """The decision is over the batch of both; each samples its half of the reference."""
+    run = tmp_path / "two"
+    words = ["--nproc-per-node", "2", "-m", "crt", "train", str(tiny / "recipe.toml")]
+    launch = [sys.executable, "-m", "torch.distributed.run", *words, "--out", str(run)]
+    done = subprocess.run(launch, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Finished.") == 1
+    steps = rows(run)
+    assert [row["step"] for row in steps] == list(range(1, 9))
+    assert {row["rollouts"] for row in steps} == {16}
+    for step in range(1, 9):
+        records = Run.open(run).rollouts(step)
+        right = sum(r["verdict"] == "correct" and r["stop"] == "eos" for r in records)
+        assert len(records) == 16 and steps[step - 1]["accuracy"] == right / 16
+
+
 def test_a_run_is_never_written_over(whole, tiny, capsys):
     before = (whole / "steps.jsonl").read_bytes()
-    assert main(["train", str(tiny / "recipe.toml"), "--run", str(whole)]) == 2
+    assert main(["train", str(tiny / "recipe.toml"), "--out", str(whole)]) == 2
     assert "is there already and is not written over" in capsys.readouterr().err
     assert (whole / "steps.jsonl").read_bytes() == before
 

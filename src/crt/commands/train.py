@@ -1,13 +1,20 @@
 """crt train: Stage I and II, or any other method, from a recipe to checkpoints."""
 
 import argparse
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crt.config import RunConfig
+    from crt.engines.ranks import Ranks
+    from crt.run import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A recipe for a new run, or a run to go on with."""
     parser.add_argument("recipe", type=Path, nargs="?", help="a recipe (.toml)")
-    parser.add_argument("--run", type=Path, help="the directory to write (runs/NAME)")
+    parser.add_argument("--out", type=Path, help="the directory to write (runs/NAME)")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run")
     parser.add_argument(
         "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
@@ -17,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains to the end; 143 when the process was asked to end and everything is saved."""
+    from crt.engines.ranks import Ranks
     from crt.errors import ConfigError
     from crt.recipes import load_recipe
     from crt.run import Run
@@ -28,25 +36,60 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--set changes a recipe; a run goes on as it was begun.")
         return carry_out(Run.open(args.resume))
     config = load_recipe(args.recipe, args.overrides)
-    return carry_out(Run.create(args.run or Path("runs") / config.name, config))
+    path = args.out or Path("runs") / config.name
+    ranks = Ranks.found()
+    if ranks.writes:
+        Run.refuse_existing(path)
+    preflight(config, path.parent, ranks)
+    if ranks.writes:
+        Run.create(path, config)
+    ranks.wait()
+    return carry_out(Run.open(path))
 
 
-def carry_out(run) -> int:
+def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
+    """Refuses what cannot work before a directory is made."""
+    from crt.engines.quiet import quiet
+
+    quiet()
+    from crt.train import preflight as checks
+    from crt.train.workshop import Workshop
+
+    folder.mkdir(parents=True, exist_ok=True)
+    workshop = Workshop(config, folder / "references")
+    try:
+        checks.before_sampling(workshop, folder)
+        batch = workshop.on_validation(workshop.reference(workshop.base))
+        checks.check_reference(batch, config)
+    finally:
+        workshop.close()
+    if batch is not None and ranks.writes:
+        print(
+            f"Reference: {100 * batch.accuracy:.1f} % right, {batch.mean_length:.0f} tokens, "
+            f"{batch.truncated.mean():.0%} cut off ({len(batch.problem_ids)} problems)."
+        )
+        for warning in checks.warnings(batch, config):
+            print(f"Note: {warning}")
+
+
+def carry_out(run: "Run") -> int:
     """Trains what is left of a run."""
     from crt.engines.quiet import quiet
 
     quiet()
+    from crt.engines.ranks import Ranks
     from crt.train.fit import Interrupted
     from crt.train.stages import train
     from crt.train.view import View
     from crt.train.workshop import Workshop
 
-    with run.locked():
+    ranks = Ranks.found()
+    with run.locked() if ranks.writes else contextlib.nullcontext():
         if run.progress.get("finished"):
             print(f"{run.path} is finished; its checkpoint to use is {best_of(run)}.")
             return 0
         workshop = Workshop(run.config, run.path.parent / "references")
-        view = View(run.config.schedule.steps, done=len(run.steps))
+        view = View(run.config.schedule.steps, done=len(run.steps), shown=ranks.writes)
         try:
             train(run, workshop, view)
         except Interrupted:
@@ -55,10 +98,11 @@ def carry_out(run) -> int:
         finally:
             view.close()
             workshop.close()
-    print(f"Finished. The shortest feasible checkpoint is {best_of(run)}.")
+    if ranks.writes:
+        print(f"Finished. The shortest feasible checkpoint is {best_of(run)}.")
     return 0
 
 
-def best_of(run) -> Path:
+def best_of(run: "Run") -> Path:
     """The checkpoint the run recommends."""
     return run.checkpoint(run.progress["recommended"])

@@ -41,7 +41,7 @@ class CRTTrainer(GRPOTrainer):
     The data set needs the column `problem_id`; the one reward function says 1 for a correct
     response, 0 for a wrong one and None for one that could not be graded. `reference` holds
     rollouts of the frozen policy for every problem, or finds them by id. `on_step` is told of
-    every step on the main process.
+    every step, the same on every rank.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CRTTrainer(GRPOTrainer):
         silent = np.repeat(~advantages.any(axis=1), advantages.shape[1])[mine]
         output["completion_mask"][torch.tensor(silent)] = 0
         self._show(values.tolist())
-        if self.on_step is not None and self.accelerator.is_main_process:
+        if self.on_step is not None:
             self.on_step(step)
         return output
 

@@ -59,7 +59,12 @@ def settings(config: RunConfig, folder: str, steps: int, device: str, ranks: int
 
 def on_device(device: str) -> dict[str, Any]:
     """TRL's defaults are for a GPU: bfloat16 generation is three times slower on a CPU."""
-    quiet = {"report_to": [], "disable_tqdm": True, "log_completions": False}
+    quiet = {
+        "report_to": [],
+        "disable_tqdm": True,
+        "log_completions": False,
+        "ddp_find_unused_parameters": False,
+    }
     if device == "cpu":
         return quiet | {"use_cpu": True, "bf16": False, "gradient_checkpointing": False}
     return quiet

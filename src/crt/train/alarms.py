@@ -53,7 +53,7 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
 
 def _for_long(rows: Sequence[Row], steps: int, is_so: Any) -> bool:
     recent = rows[-steps:]
-    return len(recent) == steps and all(is_so(row) for row in recent)
+    return len(recent) == steps and all("accuracy" in row and is_so(row) for row in recent)
 
 
 def _collapsed(row: Row) -> bool:

@@ -19,6 +19,7 @@ from crt.core.objectives import Objective
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.policy import response_text
+from crt.engines.ranks import Ranks
 from crt.engines.rollouts import FastRollouts
 from crt.engines.trl_settings import settings
 from crt.run import STATE, Run
@@ -60,9 +61,7 @@ def fit(
     show: Callable[[dict[str, Any]], None],
 ) -> None:
     """Trains a stage to its end, from the start or from where it was left."""
-    folder = run.path / STATE / f"stage{stage.number}"
-    saved = last_finished(folder)
-    run.forget_after(stage.first + (step_of(saved) if saved else 0))
+    saved = left_at(run, stage, workshop.ranks)
     policy = workshop.load(stage.start)
     order = problem_order(
         workshop.problems[0],
@@ -96,7 +95,7 @@ def make_trainer(
     """TRL's trainer for this stage."""
     config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    args = settings(config, folder, stage.steps, device, ranks=1)
+    args = settings(config, folder, stage.steps, device, workshop.ranks.count)
     rows = [{"prompt": _sent(prompts[p.id]), "problem_id": p.id} for p in asked]
     fast = FastRollouts(
         list(prompts.values()), config.seed + stage.first, config.sampling.max_tokens,
@@ -190,6 +189,16 @@ def against(reference: Batch | None, allowed: float) -> Floor:
         }
 
     return stands
+
+
+def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
+    """Where the stage was left, with everything that was written later taken back."""
+    folder = run.path / STATE / f"stage{stage.number}"
+    if ranks.writes:
+        saved = last_finished(folder)
+        run.forget_after(stage.first + (step_of(saved) if saved else 0))
+    ranks.wait()
+    return last_finished(folder)
 
 
 def last_finished(folder: Path) -> Path | None:

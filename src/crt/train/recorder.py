@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.engines.local import STATE_FILE, CRTTrainer, Step
+from crt.engines.ranks import Ranks
 from crt.errors import EngineError
 from crt.files import write_json
 from crt.run import RECORD, Run
@@ -43,6 +44,7 @@ class Recorder(TrainerCallback):
     ) -> None:
         self.run, self.stage, self.first = run, stage, first
         self.measure, self.stop, self.guarded, self.show = measure, stop, guarded, show
+        self.ranks = Ranks.found()
         self.rows = [row for row in run.steps if row["stage"] == stage]
         self.pending: dict[str, Any] = {}
         self.terminated = False
@@ -55,7 +57,8 @@ class Recorder(TrainerCallback):
         if step.signal is not None:
             self.pending |= step.signal.row
         self._limit_ungraded(step)
-        self.run.add_rollouts(number, rollout_records(trainer))
+        if self.ranks.writes:
+            self.run.add_rollouts(number, rollout_records(trainer))
         self.sampled = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
@@ -72,8 +75,9 @@ class Recorder(TrainerCallback):
         }
         self.clock, self.pending = now, {}
         self.rows.append(row)
-        self.run.add_step(row)
-        self.show(row)
+        if self.ranks.writes:
+            self.run.add_step(row)
+            self.show(row)
         if broken:
             raise EngineError(f"training was stopped: {broken} {self._last_good()}")
 
@@ -88,15 +92,18 @@ class Recorder(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
-        if not state.is_world_process_zero:
-            return
+        if self.ranks.writes:
+            self._save(args, state)
+        self.ranks.wait()
+        self.clock = time.monotonic()
+
+    def _save(self, args: Any, state: Any) -> None:
         step = self.first + state.global_step
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         if self._is_due(step) or not self.terminated:
             self._checkpoint(saved, step)
         # Only now may a resumed run start from here: the run's own checkpoint is there too.
         write_json(saved / FINISHED, {"step": step})
-        self.clock = time.monotonic()
 
     def _is_due(self, step: int) -> bool:
         return step % self.run.config.schedule.save_every == 0

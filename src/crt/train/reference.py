@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from crt.core.batch import Batch, TruncatedAs, batch_of
+from crt.engines.ranks import Ranks
 from crt.errors import DataError
 from crt.types import Problem, Rollout, Verdict
+
+ALONE = Ranks()
 
 Sampler = Callable[[Sequence[Problem]], Sequence[Rollout]]
 
@@ -109,9 +112,10 @@ class Reference:
         sampler: Sampler,
         store: Store | None,
         truncated_as: TruncatedAs = "wrong",
+        ranks: Ranks = ALONE,
     ) -> None:
         self.problems = {problem.id: problem for problem in problems}
-        self.sampler, self.store = sampler, store
+        self.sampler, self.store, self.ranks = sampler, store, ranks
         self.truncated_as: TruncatedAs = truncated_as
         self.sampled = 0  # rollouts, since this object was made
 
@@ -122,10 +126,12 @@ class Reference:
             return self._sample(wanted)
         found = self.store.get(wanted)
         missing = [problem for problem in wanted if problem.id not in found]
-        if missing:
-            self.store.put(missing, self._sample(missing))
-            found |= self.store.get(missing)  # another process may have been first
-        return found
+        self.ranks.wait()  # all have looked, so all miss the same
+        mine = missing[self.ranks.rank :: self.ranks.count]
+        if mine:
+            self.store.put(mine, self._sample(mine))
+        self.ranks.wait()  # all have stored their share
+        return found | self.store.get(missing)  # what another process stored first stays
 
     def __call__(self, problem_ids: Sequence[str]) -> Batch | None:
         """The reference's batch, without the problems on which it could not be graded."""

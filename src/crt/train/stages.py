@@ -17,7 +17,7 @@ Show = Callable[[dict[str, Any]], None]
 def train(run: Run, workshop: Workshop, show: Show) -> None:
     """Trains a run to its end, from wherever it is; then names the checkpoint to use."""
     reference = workshop.reference(workshop.base)  # π_ref
-    floor = against(workshop.validation_reference(reference), allowance(run.config.method))
+    floor = against(workshop.on_validation(reference), allowance(run.config.method))
     if isinstance(run.config.method, TwoStage):
         two_stages(run, workshop, run.config.method, reference, floor, show)
     else:

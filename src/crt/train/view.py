@@ -4,17 +4,22 @@ import sys
 import time
 from typing import Any
 
-GOALS = {"length": "shorten", "accuracy": "rectify", "mixed": "both"}
+GOALS = {  # (stage, goal) in the paper's words: to rectify is to repair the constraint
+    (1, "length"): "shorten",
+    (1, "accuracy"): "rectify",
+    (2, "accuracy"): "raise",
+    (2, "length"): "rectify",
+}
 EVERY = 5  # steps a line, where no one is watching
 
 
 class View:
     """A progress bar on a terminal, now and then a line elsewhere."""
 
-    def __init__(self, steps: int, done: int = 0) -> None:
+    def __init__(self, steps: int, done: int = 0, shown: bool = True) -> None:
         self.steps, self.started, self.begun = steps, time.monotonic(), done
         self.bar: Any = None
-        if sys.stderr.isatty():
+        if shown and sys.stderr.isatty():
             self.bar = _bar()
             self.task = self.bar.add_task("", total=steps, completed=done, figures="")
             self.bar.start()
@@ -48,7 +53,7 @@ def describe(row: dict[str, Any]) -> str:
     floor = row["reference_accuracy"] - row["slack"] if row["stage"] == 1 else None
     against = f" (floor {100 * floor:.1f})" if floor is not None else ""
     return (
-        f"stage {'I' * row['stage']}  {GOALS[row['goal']]:<8} acc {100 * row['accuracy']:.1f} %"
+        f"stage {'I' * row['stage']}  {GOALS.get((row['stage'], row['goal']), 'both'):<8} acc {100 * row['accuracy']:.1f} %"
         f"{against}  {row['tokens']:.0f} tokens  {speed:,.0f} tok/s"
     )
 

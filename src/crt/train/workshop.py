@@ -9,6 +9,7 @@ from crt.config import RunConfig
 from crt.core.batch import Batch
 from crt.engines.models import LoadedModel, load_model
 from crt.engines.policy import Policy, Sampling
+from crt.engines.ranks import Ranks
 from crt.tasks.datasets import load_mixture
 from crt.tasks.grade import GRADER_VERSION, Grader
 from crt.tasks.prompts import Template, prepare
@@ -31,6 +32,7 @@ class Workshop:
         grading = config.grading
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
+        self.ranks = Ranks.found()
 
     def load(self, name: str) -> LoadedModel:
         """A model by name or folder, as the recipe says."""
@@ -69,7 +71,7 @@ class Workshop:
 
         store = Store(self.cache, self.about(model)) if settings.mode == "cached" else None
         truncated = self.config.grading.truncated
-        return Reference([*train, *validation], sampler, store, truncated)
+        return Reference([*train, *validation], sampler, store, truncated, self.ranks)
 
     def about(self, model: LoadedModel) -> dict[str, Any]:
         """All that a reference rollout depends on: the key of its cache."""
@@ -89,7 +91,7 @@ class Workshop:
         _, validation = self.problems
         return policy.rollouts(validation, self.config.validation.rollouts, self.config.seed, 1)
 
-    def validation_reference(self, reference: Reference) -> Batch | None:
+    def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems."""
         return reference([problem.id for problem in self.problems[1]])
 

@@ -1,0 +1,7 @@
+"""python -m crt, for launchers that start modules."""
+
+import sys
+
+from crt.cli import main
+
+sys.exit(main())

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crt.cli import main
+from crt.core.batch import Batch
+from crt.errors import ConfigError
+from crt.recipes import config_of
+from crt.train.preflight import check_reference, warnings
+
+
+def config(**changes):
+    data = {
+        "name": "t",
+        "model": {"name": "m"},
+        "data": {"train": ["d"]},
+        "method": {"type": "crt"},
+        "schedule": {"steps": 20, "problems_per_step": 4},
+        "sampling": {"max_tokens": 50},
+    }
+    return config_of(data | changes)
+
+
+def batch(right: float, cut: float = 0.0) -> Batch:
+    wide = np.arange(100)
+    correct, truncated = wide < 100 * right, wide >= 100 - 100 * cut
+    return Batch(("p", "q"), [correct] * 2, np.ones((2, 100)), [truncated] * 2)
+
+
+def test_a_reference_that_is_cut_off_is_refused():
+    check_reference(batch(0.5, cut=0.2), config())
+    with pytest.raises(ConfigError, match=r"21% .* sampling.max_tokens = 50 .* raise it"):
+        check_reference(batch(0.5, cut=0.21), config())
+
+
+@pytest.mark.parametrize(("right", "what"), [(0.0, "nothing"), (1.0, "everything")])
+def test_a_reference_that_solves_nothing_or_everything_is_refused(right, what):
+    with pytest.raises(ConfigError, match=f"solves {what}"):
+        check_reference(batch(right), config())
+    check_reference(batch(right), config(preflight={"skip": ["solves"]}))
+
+
+def test_a_reference_that_cannot_be_graded_is_refused():
+    with pytest.raises(ConfigError, match="could be graded"):
+        check_reference(None, config())
+
+
+def test_a_slack_below_the_noise_is_noted():
+    # p(1 − p) = 0.25 and 4 × 16 rollouts: sqrt(2 · 0.25 / 64) = 0.088
+    assert "0.088" in next(warnings(batch(0.5), config()))
+    wide = config(method={"type": "crt", "shorten": {"slack": 0.1}})
+    auto = config(method={"type": "crt", "shorten": {"slack": "auto"}})
+    assert not list(warnings(batch(0.5), wide)) and not list(warnings(batch(0.5), auto))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("schedule.problems_per_step=33", "32 training problems are fewer than"),
+        ("sampling.max_tokens=4000", "are more than the model's 2048 positions"),
+        ("sampling.max_tokens=2", "run into sampling.max_tokens = 2"),
+        ("model.name=no/such/model", "is no folder, no hub id"),
+        ("trl.use_vlm=true", "use_vlm is no setting of TRL. Did you mean `use_vllm`?"),
+        ("trl.beta=0.1", "[trl] beta is set by the recipe's own sections"),
+        ('data.train=["nothing.jsonl"]', "nothing.jsonl does not exist"),
+    ],
+)
+def test_what_cannot_work_leaves_no_directory(tiny: Path, tmp_path, capsys, change, sentence):
+    run = tmp_path / "run"
+    assert main(["train", str(tiny / "recipe.toml"), "--out", str(run), "--set", change]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not run.exists()
