@@ -19,6 +19,7 @@ from typing import Any
 from grader_hostile import corpus
 from grader_variants import near_misses, rephrasings
 
+from crt.tasks.extract import extract
 from crt.tasks.grade import GRADER_VERSION, Grader, Item
 from crt.types import Verdict
 
@@ -146,37 +147,49 @@ def speed(sets: dict[str, list[Record]], count: int, group: int) -> None:
 
     data = rollouts(sets, count, group)
     with Grader(workers=1) as grader:
-        grader.self_test()
 
         def ours(item: Item) -> bool:
             return grader.grade(item.text, item.answer).verdict is Verdict.CORRECT
 
-        plain(data[0][0])  # imports and compiled patterns are not counted on either side
+        grader.self_test()  # imports and compiled patterns are not counted on either side
+        plain(data[0][0])
         times, errors = _alternating(data, {"crt": ours, "math-verify": plain})
     print(f"{len(data)} responses, {len({item.answer for item, _ in data})} golds")
-    print(f"{'':<14}{'items/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'worst ms':>10}{'misjudged':>11}")
+    heads = ("items/s", "p50 ms", "p99 ms", "worst ms", "took wrong", "missed right")
+    print(f"{'':<14}" + "".join(f"{head:>13}" for head in heads))
     for name, seconds in times.items():
         cuts = statistics.quantiles(seconds, n=100)
         figures = (cuts[49] * 1e3, cuts[98] * 1e3, max(seconds) * 1e3)
         rate = len(seconds) / sum(seconds)
-        row = "".join(f"{figure:>10.3f}" for figure in figures)
-        print(f"{name:<14}{rate:>10.0f}{row}{errors[name]:>11}")
-    ratio = sum(times["math-verify"]) / sum(times["crt"])
-    print(f"throughput: {ratio:.0f} times that of math-verify")
+        row = "".join(f"{figure:>13.3f}" for figure in figures)
+        print(f"{name:<14}{rate:>13.0f}{row}{errors[name, True]:>13}{errors[name, False]:>13}")
+    new = _first_seen([item for item, _ in data])
+    for what, chosen in {"all": range(len(data)), "pairs seen for the first time": new}.items():
+        ratio = sum(times["math-verify"][k] for k in chosen) / sum(times["crt"][k] for k in chosen)
+        print(f"{what} ({len(chosen)}): {ratio:.0f} times the throughput of math-verify")
+
+
+def _first_seen(items: list[Item]) -> list[int]:
+    """The items whose prediction and gold did not occur before: no cache can help with these."""
+    first: dict[tuple[str | None, str], int] = {}
+    for k, item in enumerate(items):
+        first.setdefault((extract(item.text).answer, item.answer), k)
+    return list(first.values())
 
 
 def _alternating(
     data: list[tuple[Item, bool]], graders: dict[str, Callable[[Item], bool]], block: int = 100
-) -> tuple[dict[str, list[float]], collections.Counter[str]]:
+) -> tuple[dict[str, list[float]], collections.Counter[tuple[str, bool]]]:
+    """Seconds an item, and how often each took a wrong answer (True) or missed a right one."""
     times: dict[str, list[float]] = {name: [] for name in graders}
-    errors: collections.Counter[str] = collections.Counter()
+    errors: collections.Counter[tuple[str, bool]] = collections.Counter()
     for start in range(0, len(data), block):
         for name, grader in graders.items():
             for item, right in data[start : start + block]:
                 began = time.perf_counter()
                 verdict = grader(item)
                 times[name].append(time.perf_counter() - began)
-                errors[name] += verdict != right
+                errors[name, verdict] += verdict != right
     return times, errors
 
 

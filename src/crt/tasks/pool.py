@@ -158,6 +158,8 @@ class Pool:
         except WorkerFailed as failure:
             return {"ungraded": str(failure)}
         finally:
+            if self.closed:  # closed while this was at work
+                worker.stop()
             self.free.put(worker)
 
     def _after_fork(self) -> None:
