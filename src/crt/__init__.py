@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crt.core.saturation import Saturation
     from crt.core.signal import Signal, signal
     from crt.core.state import state_of, with_state
+    from crt.engines.local import CRTTrainer
     from crt.errors import ConfigError, CrtError, DataError, EngineError, GradingError
     from crt.recipes import load_recipe
     from crt.types import Problem, Rollout, Verdict
@@ -56,6 +57,7 @@ _HOME = {
     "crt.core.saturation": ("Saturation",),
     "crt.core.signal": ("Signal", "signal"),
     "crt.core.state": ("state_of", "with_state"),
+    "crt.engines.local": ("CRTTrainer",),
     "crt.errors": ("ConfigError", "CrtError", "DataError", "EngineError", "GradingError"),
     "crt.recipes": ("load_recipe",),
     "crt.types": ("Problem", "Rollout", "Verdict"),
@@ -67,6 +69,7 @@ __all__ = [
     "AES2",
     "AccuracyOnly",
     "Batch",
+    "CRTTrainer",
     "Certificate",
     "ConfigError",
     "CrtError",

@@ -52,8 +52,9 @@ def describe(row: dict[str, Any]) -> str:
     speed = row["tokens"] * row["rollouts"] / max(seconds, 1e-9)
     floor = row["reference_accuracy"] - row["slack"] if row["stage"] == 1 else None
     against = f" (floor {100 * floor:.1f})" if floor is not None else ""
+    goal = GOALS.get((row["stage"], row["goal"]), "both")
     return (
-        f"stage {'I' * row['stage']}  {GOALS.get((row['stage'], row['goal']), 'both'):<8} acc {100 * row['accuracy']:.1f} %"
+        f"stage {'I' * row['stage']}  {goal:<8} acc {100 * row['accuracy']:.1f} %"
         f"{against}  {row['tokens']:.0f} tokens  {speed:,.0f} tok/s"
     )
 
