@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
 from crt.run import Run
+from crt.train.workshop import Workshop
 
 KILLED = str(Path(__file__).parent / "killed.py")
 
@@ -141,6 +142,22 @@ def test_primal_dual_keeps_its_multiplier_through_a_kill(tiny, tmp_path):
     same(tmp_path / "whole", tmp_path / "killed")
     multipliers = [row["multiplier"] for row in rows(tmp_path / "whole")]
     assert len(set(multipliers)) > 1
+
+
+def test_an_adapter_is_trained_through_both_stages(tiny, tmp_path):
+    recipe = (tiny / "recipe.toml").read_text().replace("[prompt]", "lora.rank = 2\n[prompt]")
+    (tiny / "lora.toml").write_text(recipe)
+    done = train(tiny, tmp_path / "lora", recipe="lora.toml")
+    assert done.returncode == 0, done.stderr
+    run = Run.open(tmp_path / "lora")
+    folder = run.checkpoint(8)
+    assert (folder / "adapter_model.safetensors").exists()
+    assert not (folder / "model.safetensors").exists()
+    # the record was measured on the policy that the folder gives when it is loaded
+    workshop = Workshop(run.config, tmp_path / "references")
+    rollouts = workshop.measured(workshop.policy(workshop.load(str(folder))))
+    workshop.close()
+    assert sum(r.length for r in rollouts) / len(rollouts) == run.checkpoints[8]["tokens"]
 
 
 def test_two_processes_are_one_run(tiny, tmp_path):

@@ -62,7 +62,7 @@ def fit(
 ) -> None:
     """Trains a stage to its end, from the start or from where it was left."""
     saved = left_at(run, stage, workshop.ranks)
-    policy = workshop.load(stage.start)
+    policy, adapter = workshop.load_to_train(stage.start)
     order = problem_order(
         workshop.problems[0],
         run.config.schedule.problems_per_step,
@@ -75,7 +75,9 @@ def fit(
         run, stage.number, stage.first, lambda: measured(workshop, policy, floor), stage.over,
         stage.guarded, show,
     )  # fmt: skip
-    trainer = make_trainer(run, workshop, stage, policy, asked, prompts, reference, recorder)
+    trainer = make_trainer(
+        run, workshop, stage, policy, adapter, asked, prompts, reference, recorder
+    )
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     if recorder.terminated:
@@ -87,6 +89,7 @@ def make_trainer(
     workshop: Workshop,
     stage: Stage,
     policy: LoadedModel,
+    adapter: Any,
     asked: list[Problem],
     prompts: dict[str, Prompt],
     reference: Reference,
@@ -108,6 +111,7 @@ def make_trainer(
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
         callbacks=[recorder],
+        peft_config=adapter,
         rollout_func=None if args.use_vllm else fast,
         objective=stage.objective,
         reference=reference,

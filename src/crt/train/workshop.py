@@ -1,6 +1,7 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,29 @@ class Workshop:
             dtype=model.dtype,
             trust_remote_code=model.trust_remote_code,
         )
+
+    def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
+        """A model to train, and TRL's setting for a new adapter if one is to be trained.
+
+        An adapter is trained on from where it is, so that it stays one adapter on the base.
+        """
+        lora = self.config.model.lora
+        if lora is None:
+            return self.load(name), None
+        from peft import LoraConfig, PeftModel
+
+        base = self.load(self.config.model.name)
+        if name == self.config.model.name:
+            targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+            return base, LoraConfig(
+                r=lora.rank,
+                lora_alpha=lora.alpha,  # pyright: ignore[reportArgumentType]
+                lora_dropout=lora.dropout,
+                target_modules=targets,
+                task_type="CAUSAL_LM",
+            )
+        adapted: Any = PeftModel.from_pretrained(base.model, name, is_trainable=True)
+        return replace(base, model=adapted), None
 
     @cached_property
     def problems(self) -> tuple[list[Problem], list[Problem]]:
