@@ -147,6 +147,7 @@ def _long() -> Iterator[tuple[str, str, str]]:
     for piece in ("5", "9^", "(", "{", "}", "\\", r"\boxed{", r"\boxed{5", "$", " ", "\n", "a,"):
         yield "a megabyte", _boxed(piece * (_MEGABYTE // len(piece))), "7"
         yield "a megabyte without a box", piece * (_MEGABYTE // len(piece)), "7"
+    yield "a megabyte of boxes", r"\boxed{5}, " * 90_000 + r"\boxed{5}", "7"
     yield "a megabyte of <think>", "<think>" * 140_000 + r"\boxed{5}", "5"
 
 

@@ -27,6 +27,8 @@ SAME = {
     r"-\frac{3}{2}": [r"-1\frac{1}{2}", r"\frac{-3}{2}", r"\frac{3}{-2}", "-1.5"],
     r"\frac13": [r"0.\overline{3}", r"\frac{1}{3} \approx 0.333", r"0.\bar{3}"],
     "1200": [r"1.2 \times 10^3", r"1.2\cdot10^{3}", "1.2e3", "1.2 thousand"],
+    "1000000": ["1 million", r"1\text{ million}", "10^6"],
+    r"\frac{x}{2}": ["1/2x", r"\frac12 x", "x/2"],  # division goes from left to right
     "0.001": ["10^{-3}", "1e-3", r"\frac{1}{1000}"],
     # labels
     "7": [
@@ -87,6 +89,8 @@ SAME = {
     "[-2,7)": [r"-2 \le x < 7", r"x\in[-2,7)"],
     r"(1,2)\cup(3,4)": [r"(3,4) \cup (1,2)"],
     r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \\ \end{bmatrix}"],
+    r"[2,\infty)": [r"[2,\infty]", r"x \ge 2"],
+    r"\{5\}": ["5"],
     r"\emptyset": [r"\varnothing", r"\{\}", r"\{ \}"],
     # algebra
     "x^2+2x+1": ["(x+1)^2", "1+2x+x^2", "x^{2}+2 x+1"],
@@ -115,7 +119,9 @@ DIFFERENT = {
     "6": ["6abix", "6 = not", r"x \in 6", "[6)", "6cm/", r"6 \approx \text{million}"],
     "50": [r"50\%", r"50\text{ percent}", r"50\text{ million}", "5 0"],
     "7": ["5=7", "y-3=7", r"7\text{ more than }x", "7 squared", r"7\pm1", r"\{\{7\},7\}"],
-    "25": ["x^2=25", "[25, 26]"],
+    "25": ["x^2=25", "[25, 26]", r"25 \approx 26"],
+    "90": [r"\frac{\pi}{2}"],
+    "1000.99": ["1000,99"],
     r"\frac13": ["0.333", "0.3333333333333333", "3"],
     r"\pi": ["3.14159265358979", r"\frac{22}{7}"],
     r"\sqrt2": ["1.41421356", "2", r"\sqrt[3]{2}"],
@@ -138,6 +144,7 @@ DIFFERENT = {
     r"\begin{pmatrix}1&2\end{pmatrix}": [
         r"\begin{pmatrix}2&1\end{pmatrix}",
         r"\begin{pmatrix}1\\2\end{pmatrix}",
+        "(1,2)",
     ],
     r"\emptyset": ["0", r"\{0\}"],
     "11/2": ["1 1/2"],

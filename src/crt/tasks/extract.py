@@ -93,10 +93,11 @@ def _enumeration(text: str, boxes: list[Box]) -> list[Box]:
     """
     chain = boxes[-1:]
     for box in reversed(boxes[:-1]):
-        if box.end > chain[0].begin or not _BETWEEN.fullmatch(text[box.end + 1 : chain[0].begin]):
+        after = chain[-1].begin
+        if box.end > after or not _BETWEEN.fullmatch(text, box.end + 1, after):
             break
-        chain.insert(0, box)
-    return chain
+        chain.append(box)
+    return chain[::-1]
 
 
 def _last_bare(text: str, after: int) -> str | None:
