@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 WANTED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py")
+WORDS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model")
+AS_IS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 HUB_ID = r"[\w.-]+/[\w.-]+"
 
 
@@ -86,7 +88,7 @@ def model_files(
     name: str, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> ModelFiles:
     """Tokenizer, configuration and hash, found, fetched if need be, and checked."""
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     folder = model_folder(name, revision)
     found = weights_hash(folder)
@@ -95,10 +97,27 @@ def model_files(
     config = _loading(body, "configuration", AutoConfig.from_pretrained, options)
     has_words = (folder / "tokenizer_config.json").is_file()
     at = folder if has_words else body
-    tokenizer = _loading(at, "tokenizer", AutoTokenizer.from_pretrained, options)
+    tokenizer = load_tokenizer(at, trust_remote_code)
     context = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     ends = ends_of(body, tokenizer)
     return ModelFiles(name, folder, tokenizer, ends, context, found, _is_adapter(folder))
+
+
+def load_tokenizer(folder: Path, trust_remote_code: bool = False) -> "PreTrainedTokenizerBase":
+    """The folder's tokenizer.
+
+    One that says it is what its tokenizer.json holds is taken at its word: for some architectures,
+    Qwen2 among them, AutoTokenizer puts the family's own rules of splitting in their place.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if not trust_remote_code and not any((folder / name).is_file() for name in WORDS):
+        raise EngineError(f"{folder} has no tokenizer: none of {', '.join(WORDS)} is there.")
+    options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    kind = _json_in(folder / "tokenizer_config.json").get("tokenizer_class")
+    as_is = kind in AS_IS and (folder / "tokenizer.json").is_file()
+    loader = PreTrainedTokenizerFast if as_is else AutoTokenizer
+    return _loading(folder, "tokenizer", loader.from_pretrained, options)
 
 
 def model_folder(name: str, revision: str | None = None) -> Path:
@@ -112,6 +131,12 @@ def model_folder(name: str, revision: str | None = None) -> Path:
     if not re.fullmatch(HUB_ID, name) or name.startswith("."):
         raise EngineError(f"{name!r} is no folder, no hub id (owner/name) and not `pocket`.")
     return _from_hub(name, revision)
+
+
+def tokenizer_folder(name: str) -> Path:
+    """Where a tokenizer's files are: a model's folder, or one with a tokenizer alone."""
+    path = Path(name)
+    return path if (path / "tokenizer_config.json").is_file() else model_folder(name)
 
 
 def weights_hash(folder: Path) -> str:
@@ -132,10 +157,7 @@ def weights_hash(folder: Path) -> str:
 
 def base_of(folder: Path) -> str:
     """The model that an adapter belongs to."""
-    try:
-        name = json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError):
-        name = None
+    name = _json_in(folder / "adapter_config.json").get("base_model_name_or_path")
     if not isinstance(name, str) or not name:
         raise EngineError(f"{folder / 'adapter_config.json'} does not name its base model.")
     return name
@@ -207,11 +229,17 @@ def _check_sizes(files: ModelFiles, model: "PreTrainedModel") -> None:
 
 
 def _eos_in(path: Path) -> list[Any]:
-    try:
-        value = json.loads(path.read_text()).get("eos_token_id")
-    except (OSError, ValueError, AttributeError):
-        return []
+    value = _json_in(path).get("eos_token_id")
     return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _json_in(path: Path) -> dict[str, Any]:
+    """What a small file says; nothing if it is not there or not JSON."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _from_hub(name: str, revision: str | None) -> Path:

@@ -72,7 +72,7 @@ def read_completions(
         if not line.strip():
             continue
         try:
-            found += _completions(line, find, scoring, count)
+            found += list(_completions(line, find, scoring, count))  # all of a line, or none
         except DataError as error:
             fault = f"{path}, line {number}: {error}"
             if not scoring.skip_bad:
@@ -178,15 +178,14 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> Counter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
+    from crt.engines.models import load_tokenizer, tokenizer_folder
+
     try:
-        from transformers import AutoTokenizer
+        tokenizer = load_tokenizer(tokenizer_folder(name))
     except ImportError:
         raise ConfigError(
             "--tokenizer needs transformers, which is not installed: give `tokens` in the file."
         ) from None
-    from crt.engines.models import model_folder
-
-    tokenizer = AutoTokenizer.from_pretrained(str(model_folder(name)), local_files_only=True)
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
 
 

@@ -4,7 +4,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crt.config import EvaluationConfig
@@ -48,6 +48,7 @@ class Endpoint:
     prompt: PromptSettings
     seed: int
     budget: int | None
+    failures: list[EngineError] = field(default_factory=list[EngineError])  # the first one counts
 
     @property
     def rows(self) -> int:
@@ -91,6 +92,8 @@ class Endpoint:
                 pending = [f for _, asked in waiting.values() for f in asked if not f.done()]
                 wait(pending, return_when=FIRST_COMPLETED)
                 yield from _complete(waiting)
+                if self.failures:
+                    raise self.failures[0]
         finally:
             self.client.stop()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -122,13 +125,20 @@ class Endpoint:
                 told = self.client.send("POST", "/chat/completions", body)
                 return answer_of(told, self.settings.opens_thinking)
             except Refused as error:
-                raise EngineError(f"{self.client.address.url} refuses: {error}") from None
+                raise self._failed(f"{self.client.address.url} refuses: {error}") from None
             except TryAgain as error:
                 pause = min(LONGEST_WAIT, max(error.after, delay * jitter.uniform(0.5, 1.0)))
                 if left == 0 or not self.client.wait(pause):
-                    raise EngineError(self._gave_up(str(error))) from None
+                    raise self._failed(self._gave_up(str(error))) from None
                 delay *= 2
         raise AssertionError("the last try returns or raises")
+
+    def _failed(self, sentence: str) -> EngineError:
+        """Notes the failure and stops the others: the evaluation cannot be whole any more."""
+        error = EngineError(sentence)
+        self.failures.append(error)
+        self.client.stop()
+        return error
 
     def _gave_up(self, reason: str) -> str:
         return (
@@ -197,19 +207,14 @@ def _tokens(told: Mapping[str, Any]) -> int | None:
 
 
 def _complete(waiting: dict[str, tuple[Unit, list["Future[Answer]"]]]) -> Iterator[Answered]:
-    """Units whose answers are all there leave; then a request that failed ends it all."""
+    """Units whose answers are all there leave."""
     done = [name for name, (_, asked) in waiting.items() if all(f.done() for f in asked)]
     for name in done:
-        unit, asked = waiting[name]
+        unit, asked = waiting.pop(name)
         if not any(future.exception() for future in asked):
-            del waiting[name]
             answers = [future.result() for future in asked]
             copies = unit.copies
             yield unit, [answers[i : i + copies] for i in range(0, len(answers), copies)]
-    for _, asked in waiting.values():
-        error = next((e for f in asked if f.done() and (e := f.exception())), None)
-        if error:
-            raise error
 
 
 def _key(variable: str | None) -> str | None:

@@ -65,7 +65,7 @@ def evaluate(
         if each.skipped:
             say(f"{each.name}: {each.skipped} bad rows left out, such as {each.faults[0]}")
     backend, cap = backend_for(plan_, sets, say)
-    label = name or short_name(plan_.model.name)
+    label = name or short_name(backend.model()["name"])
     wanted = manifest(
         label,
         backend.model(),

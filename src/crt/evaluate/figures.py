@@ -138,7 +138,7 @@ def warnings(tallies: Mapping[str, Tally], cap: int | None, wrong: bool = True) 
     for name, tally in tallies.items():
         total = tally.rollouts.sum()
         cut = np.nan_to_num(tally.truncated).sum() / total
-        unread = 1 - tally.graded.sum() / total
+        unread = (total - tally.graded.sum()) / total
         silent = tally.no_answer.sum() / total
         if cut > TRUNCATED_LIMIT:
             found.append(_cut(name, cut, cap, wrong))

@@ -101,17 +101,19 @@ class Store:
         """The figures are there too."""
         return (self.folder / FIGURES).is_file()
 
-    def done(self) -> tuple[set[str], list[str]]:
+    def done(self, sizes: Mapping[str, int]) -> tuple[set[str], list[str]]:
         """Names of the parts that are whole, and a sentence about each that is not."""
         whole: set[str] = set()
         damaged: list[str] = []
-        for path in sorted((self.folder / PARTS).glob("[0-9]*.jsonl.zst")):
+        for part, size in sizes.items():
+            path = self.folder / PARTS / f"{part}.jsonl.zst"
             try:
-                if not any(True for _ in read_records(path)):
-                    raise DataError(f"{path} is damaged: it is empty.")
-                whole.add(path.name.removesuffix(".jsonl.zst"))
+                if path.is_file() and (found := sum(1 for _ in read_records(path))) != size:
+                    raise DataError(f"{path} is damaged: it has {found} records, not {size}.")
             except DataError as error:
                 damaged.append(f"{error} It is sampled again.")
+            else:
+                whole |= {part} if path.is_file() else set()
         return whole, damaged
 
     def keep(self, part: str, records: Sequence[Record]) -> None:
