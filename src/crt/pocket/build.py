@@ -27,8 +27,8 @@ Say = Callable[[str], None]
 class Plan:
     """How much is done of each phase, and on how many problems the result is measured."""
 
-    supervised: int = 3000
-    polish: int = 60
+    supervised: int = 2600
+    polish: int = 50
     problems: int = 400
     copies: int = 4
 

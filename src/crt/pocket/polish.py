@@ -10,8 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket.problems import exercises, problem
 from crt.pocket.rollouts import Graded, rollouts
 from crt.pocket.supervised import (
-    FINAL_DRILL,
-    FINAL_SHARES,
+    FINAL,
     after,
     backward,
     examples,
@@ -22,9 +21,9 @@ from crt.pocket.supervised import (
 PROBLEMS = 32
 COPIES = 8
 MICRO_BATCH = 16
-PEAK = 3e-4
+PEAK = 2e-4
 # Accuracy alone would in time drop the guesses and the work in the head, which are to stay.
-SUPERVISED_WEIGHT = 0.5
+SUPERVISED_WEIGHT = 0.2
 WARM_UP = 5
 
 Weighted = tuple[Graded, float]  # with its advantage
@@ -78,7 +77,7 @@ def step(
     weights = [value for group in groups for value in advantages(group)]
     useful = [pair for pair in zip(told, weights, strict=True) if pair[1] != 0]
     policy_gradient(model, useful, sum(each.length for each in told))
-    backward(model, examples(tokenizer, FINAL_SHARES, FINAL_DRILL, rng), SUPERVISED_WEIGHT)
+    backward(model, examples(tokenizer, FINAL, rng), SUPERVISED_WEIGHT)
     update(model, optimiser, number, steps)
     return Outcome(
         sum(each.correct for each in told) / len(told),

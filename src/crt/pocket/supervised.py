@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,18 +12,19 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket import tokenizer as vocabulary
 from crt.pocket.muon import Muon
 from crt.pocket.problems import exercises, problem
-from crt.pocket.styles import STYLES, answer, thought_broken_down
+from crt.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.
 WORKING_SHARES = (0.02, 0.28, 0.50, 0.20)
 FINAL_SHARES = (0.03, 0.12, 0.15, 0.70)
 # Part of a batch that is bare arithmetic: sums are what takes longest to learn.
-WORKING_DRILL, FINAL_DRILL = 0.4, 0.1
+WORKING_DRILL, FINAL_DRILL = 0.4, 0.2
 DRILL_EXERCISES = 4
+IN_HEAD_FROM = 0.5  # of all steps: from here half of the drill is without partial products
 RESULT = re.compile(r"(?<=[=o]) \d+")  # after “=” and “so”
 WORKING_PART = 0.6  # of all steps
-DECAY_PART = 0.4  # the learning rate falls to zero over the last 40 % of the steps
+DECAY_PART = 0.5  # the learning rate falls to zero over the second half of the steps
 WARM_UP = 50
 BATCH = 64
 MICRO_BATCHES = 8  # of like length: little padding, and small enough for the cache
@@ -38,11 +40,22 @@ def corpus(count: int, seed: int) -> Iterator[str]:
         yield answer(item, rng.choice(STYLES), rng)
 
 
-def mixture_at(progress: float) -> tuple[tuple[float, ...], float]:
-    """Shares of the styles, and of drill, at a point between 0 and 1 of the phase."""
+class Mixture(NamedTuple):
+    """Shares of the styles, the part of drill in a batch, and how much of that is in the head."""
+
+    styles: tuple[float, ...]
+    drill: float
+    in_head: float
+
+
+FINAL = Mixture(FINAL_SHARES, FINAL_DRILL, 0.5)
+
+
+def mixture_at(progress: float) -> Mixture:
+    """What a batch consists of at a point between 0 and 1 of the phase."""
     if progress < WORKING_PART:
-        return WORKING_SHARES, WORKING_DRILL
-    return FINAL_SHARES, FINAL_DRILL
+        return Mixture(WORKING_SHARES, WORKING_DRILL, 0.5 if progress >= IN_HEAD_FROM else 0.0)
+    return FINAL
 
 
 def rate_at(progress: float, step: int) -> float:
@@ -66,22 +79,25 @@ def after(prompt: list[int], reply: list[int]) -> Example:
     return prompt + reply, [False] * len(prompt) + [True] * len(reply)
 
 
-def drill(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Example:
+def drill(tokenizer: PreTrainedTokenizerFast, in_head: bool, rng: random.Random) -> Example:
     """Working without problems, of which the results are to be learned."""
-    items = zip(range(DRILL_EXERCISES), exercises("train", rng), strict=False)
-    text = " ".join(thought_broken_down(item) for _, item in items)
+    thought = thought_in_head if in_head else thought_broken_down
+    count = 2 * DRILL_EXERCISES if in_head else DRILL_EXERCISES  # about as many tokens
+    items = zip(range(count), exercises("train", rng), strict=False)
+    text = " ".join(thought(item) for _, item in items)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     result = {place for match in RESULT.finditer(text) for place in range(*match.span())}
     return encoded["input_ids"], [start in result for start, _ in encoded["offset_mapping"]]
 
 
 def examples(
-    tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], drills: float, rng: random.Random
+    tokenizer: PreTrainedTokenizerFast, mixture: Mixture, rng: random.Random
 ) -> list[Example]:
     """One batch, shortest first."""
-    count = round(drills * BATCH)
-    found = [drill(tokenizer, rng) for _ in range(count)]
-    found += [worked(tokenizer, shares, rng) for _ in range(BATCH - count)]
+    count = round(mixture.drill * BATCH)
+    in_head = round(mixture.in_head * count)
+    found = [drill(tokenizer, number < in_head, rng) for number in range(count)]
+    found += [worked(tokenizer, mixture.styles, rng) for _ in range(BATCH - count)]
     return sorted(found, key=lambda example: len(example[0]))
 
 
@@ -139,7 +155,7 @@ def step(
     """One supervised step; its data depend on seed and number alone, so a run can be resumed."""
     progress = number / steps
     rng = random.Random(f"supervised-{seed}-{number}")
-    loss = backward(model, examples(tokenizer, *mixture_at(progress), rng))
+    loss = backward(model, examples(tokenizer, mixture_at(progress), rng))
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for each in optimiser:
         for group in each.param_groups:
