@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.pocket.measure import Figures, best, envelope, max_accuracy, style_of
+from crt.pocket.measure import Figures, best, check, envelope, max_accuracy, spread, style_of
 
 EVEN = dict.fromkeys((1, 2, 3, 4), 0.25)
 
@@ -10,7 +10,7 @@ EVEN = dict.fromkeys((1, 2, 3, 4), 0.25)
 def row(length: float, *right: float) -> Figures:
     by_level = dict(zip((1, 2, 3, 4), right, strict=True))
     lengths = dict.fromkeys(by_level, length)
-    return Figures(0.0, 0.0, length, 0.0, by_level, lengths, {}, 1)
+    return Figures(0.0, 0.0, length, 0.0, 0.0, by_level, lengths, {}, 1)
 
 
 STYLES = {
@@ -52,3 +52,15 @@ def test_dominated_and_mixed_points_leave_the_envelope():
     points = [(10, 0, "a"), (20, 10, "b"), (30, 60, "c"), (40, 55, "d")]
     # b lies under the line from a to c; d is longer and worse than c
     assert [style for _, _, style in envelope(points)] == ["a", "c"]
+
+
+def test_a_check_allows_for_its_own_sample_and_for_what_was_measured():
+    free = Figures(100.0, 80.0, 100.0, 40.0, 0.0, {}, {}, {}, 1600)
+    found = check(free, measured=400, problems=100)
+    # 1/100 + 1/400 = 1/80; 3.5 · √(80 · 20 / 80) = 15.65; 3.5 · 40 / √80 = 15.65
+    assert found.accuracy == pytest.approx((64.35, 95.65), abs=0.01)
+    assert found.length == pytest.approx((84.35, 115.65), abs=0.01)
+
+
+def test_the_spread_is_the_standard_deviation():
+    assert spread([1.0, 3.0]) == 1.0
