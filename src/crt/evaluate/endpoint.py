@@ -74,6 +74,10 @@ class Endpoint:
         """Unknown: the server applies its own template."""
         return None
 
+    def template_text(self) -> str | None:
+        """Unknown as well."""
+        return None
+
     def sent(self, problem: Problem) -> Mapping[str, Any]:
         """The messages."""
         messages = list(to_messages(problem.question, self.prompt, self.budget))

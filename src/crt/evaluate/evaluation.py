@@ -15,7 +15,7 @@ from crt.evaluate.manifest import Manifest, manifest, prompt_part, short_name, v
 from crt.evaluate.sampling import Backend, plan, run
 from crt.evaluate.sets import label as set_label
 from crt.evaluate.sets import load_sets
-from crt.evaluate.store import MANIFEST, Evaluation, Store, load, opened
+from crt.evaluate.store import MANIFEST, Evaluation, Store, opened
 from crt.evaluate.tally import TruncatedIs
 from crt.files import read_json, write_json
 from crt.settings import sentences
@@ -75,7 +75,7 @@ def evaluate(
         plan_.truncated,
         datetime.now(UTC),
     )
-    wanted["asked_max_tokens"] = plan_.settings.max_tokens
+    wanted |= {"asked_max_tokens": plan_.settings.max_tokens, "template": backend.template_text()}
     folder = Path(out) if out else default_folder(label, plan_.settings.data)
     with opened(folder, wanted) as store:
         return _fill(store, plan_, sets, backend, tell, say)
@@ -144,13 +144,13 @@ def _fill(
     say: Callable[[str], None],
 ) -> Evaluation:
     if store.finished:
-        return load(store.folder)
+        return store.result()
     kept = read_json(store.folder / MANIFEST)
     if kept["versions"] != versions():
         say("this evaluation was begun with other versions of libraries (see its manifest.json)")
     units = plan(sets, plan_.settings.rollouts, backend.rows, plan_.seed)
     total = sum(len(unit.problems) * unit.copies for unit in units)
-    if not store.sampled:
+    if not store.sampled(total):
         store.describe(described(sets, backend))
         grading = GradingConfig()
         with Grader(grading.workers, grading.deadline_seconds, grading.memory_mb) as grader:

@@ -51,6 +51,11 @@ class Local:
         """Of template and settings."""
         return self.template.hash
 
+    def template_text(self) -> str | None:
+        """The model's own; None where a plain text is used instead."""
+        own = self.files.tokenizer.chat_template
+        return own if self.template.settings.plain is None and isinstance(own, str) else None
+
     def sent(self, problem: Problem) -> Mapping[str, Any]:
         """The rendered text."""
         prompt = render(problem, self.template, self.budget)

@@ -53,6 +53,10 @@ class Backend(Protocol):
         """Of the chat template with the settings, if it is known."""
         ...
 
+    def template_text(self) -> str | None:
+        """The chat template itself, if it is known."""
+        ...
+
     def sent(self, problem: Problem) -> Mapping[str, Any]:
         """What is sent for a problem, for the record."""
         ...

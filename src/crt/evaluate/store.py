@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from crt.errors import DataError
 from crt.evaluate.figures import all_figures, warnings
@@ -86,14 +86,19 @@ class Store:
 
     folder: Path
 
-    @property
-    def sampled(self) -> bool:
-        """Every response is there and whole."""
+    def sampled(self, responses: int) -> bool:
+        """Whether every response is there and whole; reading them checks the checksums."""
         path = self.folder / ROLLOUTS
         if not path.is_file():
             return False
-        for _ in read_records(path):
-            pass  # reading checks the checksums
+        try:
+            found = sum(1 for _ in read_records(path))
+            if found != responses:
+                raise DataError(f"{path} is damaged: it has {found} records, not {responses}.")
+        except DataError as error:
+            if (self.folder / PARTS).is_dir():
+                return False  # it can be put together again
+            raise DataError(f"{error} Delete it, and the same command samples again.") from None
         return True
 
     @property
@@ -150,16 +155,27 @@ class Store:
 
     def finish(self, manifest: Manifest) -> Evaluation:
         """Counts and figures from the responses; then the parts can go."""
-        rows = counts(read_records(self.folder / ROLLOUTS), manifest["truncated"])
+        rows = _counts(read_records(self.folder / ROLLOUTS), manifest)
         _write_figures(self.folder, rows, manifest)
+        return self.result()
+
+    def result(self) -> Evaluation:
+        """The finished evaluation; the parts are not needed any more."""
+        found = load(self.folder)
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
-        return load(self.folder)
+        return found
 
 
 def evaluation_of(manifest: Manifest, records: Iterable[Record]) -> Evaluation:
     """An evaluation that is not written anywhere."""
-    found = tallies(counts(records, manifest["truncated"]))
+    found = tallies(_counts(records, manifest))
     return Evaluation(manifest["name"], manifest, found, tuple(_doubts(found, manifest)))
+
+
+def _counts(records: Iterable[Record], manifest: Manifest) -> list[Count]:
+    """Counts by problem, data sets in the order in which they were asked for."""
+    place = {each["name"]: i for i, each in enumerate(manifest["data"])}
+    return sorted(counts(records, manifest["truncated"]), key=lambda count: place[count.data])
 
 
 def _write_figures(folder: Path, rows: Sequence[Count], manifest: Manifest) -> None:
@@ -210,6 +226,13 @@ def _check(folder: Path, name: str, files: Mapping[str, str]) -> None:
         raise DataError(f"{path} is damaged: its checksum is not the one in {FIGURES}.")
 
 
+def _lock_file(folder: Path) -> IO[str]:
+    try:
+        return (folder / LOCK).open("w")
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written to: {error.strerror}.") from None
+
+
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """The folder is this process's until the block ends, however it ends."""
@@ -218,7 +241,7 @@ def _held(folder: Path) -> Iterator[None]:
     except ImportError:  # no such locks here; two processes on one folder are then not noticed
         yield
         return
-    with (folder / LOCK).open("w") as lock:
+    with _lock_file(folder) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
