@@ -106,5 +106,13 @@ def test_the_best_is_marked_and_whether_its_lead_is_sure(table):
     assert "°≈" in render.markdown([unsure])
 
 
+def test_equals_share_the_mark_and_when_all_are_equal_there_is_none():
+    base = entry("base", lambda i: 1)
+    two = [entry(name, lambda i: 2, base.tallies) for name in ("one", "two")]
+    table = paper_tables([base, *two])[0]
+    assert "best" in marks(table, "one", "Acc") and "best" in marks(table, "two", "Acc")
+    assert not any("best" in marks(table, name, "Len") for name in ("base", "one", "two"))
+
+
 def test_a_partial_average_is_said_to_be_one(table):
     assert "without math500" in table.notes[0]

@@ -149,11 +149,12 @@ def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ..
             Column(TITLES[group], "lower bound", "bound", members, 2),
             Column(TITLES[group], "certificate", "certificate", members, 0),
         ]
-    tolerance = 100 * entries[0].tolerance
+    points = 100 * entries[0].tolerance
+    tolerance = f"{points:g} point{'' if points == 1 else 's'}"
     table = _table("certificate", "Against the base", columns, entries)
     told = (
-        f"Certificate: accuracy is not below the base's by more than {tolerance:g} points; held if "
-        "the one-sided 95 % lower bound of the paired difference says so, on 10 problems or more."
+        f"Certificate: accuracy is not below the base's by more than {tolerance}; held if the "
+        "one-sided 95 % lower bound of the paired difference says so, on 10 problems a set or more."
     )
     return replace(table, notes=(told,))
 
@@ -186,15 +187,18 @@ def _mark_best(
     known = [i for i, value in enumerate(values) if not np.isnan(value)]
     if column.better is None or len(known) < 2:
         return
-    sign = -1 if column.better == "higher" else 1
-    order = sorted(known, key=lambda i: sign * values[i])
-    best, second = order[0], order[1]
+    top = (max if column.better == "higher" else min)(values[i] for i in known)
+    best = [i for i in known if values[i] == top]
+    rest = [i for i in known if values[i] != top]
+    if not rest:
+        return  # all alike: none is the best
+    next_best = min(rest, key=lambda i: abs(values[i] - top))
     marks: set[Mark] = {"best"}
-    ahead = lead(entries[best], entries[second], column)
+    ahead = lead(entries[best[0]], entries[next_best], column)
     if ahead is not None and not (ahead.low > 0 or ahead.high < 0):
         marks.add("lead_unsure")
-    cell = cells[best][place]
-    cells[best][place] = replace(cell, marks=cell.marks | marks)
+    for row in best:
+        cells[row][place] = replace(cells[row][place], marks=cells[row][place].marks | marks)
 
 
 def _common(entries: Sequence[Entry]) -> list[str]:

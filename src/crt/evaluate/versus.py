@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from crt.core.batch import Array
-from crt.core.intervals import Certificate, Interval, non_inferiority, student_quantile
+from crt.core.intervals import (
+    LEAST_PROBLEMS,
+    Certificate,
+    Interval,
+    non_inferiority,
+    student_quantile,
+)
 from crt.core.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
 from crt.errors import DataError
 from crt.evaluate.figures import MEASURES, Measure, accuracy, interval_json, lengths
@@ -111,14 +117,18 @@ def certificate(pairs: Sequence[Pair], tolerance: float) -> Certificate | None:
 
 
 def macro_certificate(differences: Sequence[Array], tolerance: float) -> Certificate:
-    """Of the mean over data sets: variances add up, degrees of freedom by Welch–Satterthwaite."""
+    """Of the mean over data sets: variances add up, degrees of freedom by Welch–Satterthwaite.
+
+    It rests on all problems, or, when a set has too few of them, on that set's.
+    """
     sets = len(differences)
     mean = float(np.mean([d.mean() for d in differences]))
     variances = np.array([d.var(ddof=1) / d.size for d in differences]) / sets**2
     spread = (variances**2 / [d.size - 1 for d in differences]).sum()
     degrees = int(variances.sum() ** 2 / spread) if spread > 0 else 1
     bound = mean - student_quantile(LEVEL, max(1, degrees)) * float(np.sqrt(variances.sum()))
-    problems = sum(d.size for d in differences)
+    least = min(d.size for d in differences)
+    problems = least if least < LEAST_PROBLEMS else sum(d.size for d in differences)
     return Certificate(mean, bound, tolerance, LEVEL, problems)
 
 
