@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def list_sets(args: argparse.Namespace) -> int:
     """One row a split: where it is, and how many problems it has if it is in the folder."""
-    from crt.tasks.datasets import DATASETS, data_folder, local_file, parse
+    from crt.tasks.datasets import DATASETS, POCKET_SPLITS, data_folder, local_file, parse
 
     folder = data_folder(args.folder)
     rows: list[tuple[str, ...]] = []
@@ -49,7 +49,7 @@ def list_sets(args: argparse.Namespace) -> int:
             size = str(_size(name, split, args.folder)) if path else "-"
             rows.append((name, split, size, str(path or hub.id), dataset.licence))
         if dataset.generator:
-            rows.append((name, "train, test", "endless", "made up", dataset.licence))
+            rows.append((name, ", ".join(POCKET_SPLITS), "endless", "made up", dataset.licence))
     _table(("name", "split", "problems", "source", "licence"), rows)
     return 0
 

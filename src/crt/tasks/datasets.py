@@ -103,7 +103,7 @@ DATASETS: dict[str, DataSet] = {
     ),
     "pocket": DataSet(licence="Apache-2.0", generator="crt.pocket.problems:problems"),
 }
-POCKET_SPLITS = ("train", "test")
+POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # when no count is asked for: the made-up problems have no end
 
 

@@ -3,10 +3,14 @@
 import csv
 import importlib
 import json
+import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from crt.errors import DataError
 
@@ -142,7 +146,7 @@ def hub_rows(
     load_dataset: Callable[..., Any] | None = None,
 ) -> Iterator[Row]:
     """The rows of a data set on the hub; a set that needs its own code to load is refused."""
-    load = load_dataset or _needed("datasets").load_dataset
+    load = load_dataset or _hub_loader()
     for config in configs:
         what = f"{hub_id} ({config + ', ' if config else ''}{split})"
         try:
@@ -155,6 +159,22 @@ def hub_rows(
             ) from error
         for number, value in enumerate(loaded, start=1):
             yield Row(f"{what}, row {number}", dict(value))
+
+
+def _hub_loader() -> Callable[..., Any]:
+    """The hub client; where the hub's name is unknown it looks in its cache and does not retry."""
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    if not getproxies() and not _is_known(host):
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        _needed("huggingface_hub.constants").HF_HUB_OFFLINE = True
+    return _needed("datasets").load_dataset
+
+
+def _is_known(host: str | None) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, 443))
+    except OSError:
+        return False
 
 
 def _needed(module: str) -> Any:
