@@ -118,13 +118,14 @@ def test_a_checkpoint_takes_its_runs_settings(tmp_path):
         "method": {"type": "grpo"},
         "schedule": {"steps": 20},
         "prompt": {"system": "Be brief."},
+        "grading": {"truncated": "grade"},
         "evaluation": {"data": ["pocket:20"], "rollouts": 4, "max_tokens": 200},
     }
     (run / "config.json").write_text(json.dumps(config))
     plan = command.plan_of(arguments(run / "checkpoints/step-0010", "--rollouts", 2))
     assert plan.settings.data == ("pocket:20",)
     assert (plan.settings.rollouts, plan.settings.max_tokens) == (2, 200)
-    assert plan.prompt.system == "Be brief."
+    assert plan.prompt.system == "Be brief." and plan.truncated == "grade"
 
 
 @pytest.mark.skipif(

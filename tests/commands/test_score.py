@@ -45,6 +45,13 @@ def test_json_and_a_folder(files, capsys):
     assert manifest["sampling"]["max_tokens"] == 6
 
 
+def test_a_data_file_with_other_columns(files, capsys):
+    (files / "one.jsonl").write_text(json.dumps({"id": "p", "task": "1+1?", "key": "2"}) + "\n")
+    words = ("--data", files / "one.jsonl", "--columns", "question=task,answer=key", "--json")
+    command.run(arguments(files / "said.jsonl", *words))
+    assert json.loads(capsys.readouterr().out)["sets"]["one"]["acc"]["value"] == 50.0
+
+
 def test_an_unknown_problem_is_named(files):
     (files / "said.jsonl").write_text('{"id": "zz", "response": "x"}\n')
     with pytest.raises(DataError, match="line 1: problem 'zz' is not in one"):

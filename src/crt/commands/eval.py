@@ -67,18 +67,23 @@ def plan_of(args: argparse.Namespace) -> "Plan":
         checked(EvaluationConfig, sampling),
         prompt=_prompt_of(args, own),
         seed=args.seed,
-        truncated=args.truncated,
+        truncated=args.truncated or _truncated_of(own),
         budget=args.budget,
         engine=args.engine,
         rows=args.rows,
         endpoint=_endpoint_of(args),
-        load=load_options(args),
+        load=load_options(args, own.data.folder if own else None),
     )
 
 
-def load_options(args: argparse.Namespace) -> dict[str, Any]:
-    """How data sets are loaded."""
-    return {"folder": args.folder, "seed": args.data_seed, "skip_bad": args.skip_bad}
+def load_options(args: argparse.Namespace, folder: str | None = None) -> dict[str, Any]:
+    """How data sets are loaded; `folder` is where they are unless another is given."""
+    return {
+        "folder": args.folder or folder,
+        "seed": args.data_seed,
+        "skip_bad": args.skip_bad,
+        "columns": args.columns,
+    }
 
 
 def add_loading(group: Any) -> None:
@@ -86,6 +91,7 @@ def add_loading(group: Any) -> None:
     group.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
     group.add_argument("--data-seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
     group.add_argument("--skip-bad", action="store_true", help="leave out bad rows, count them")
+    group.add_argument("--columns", type=_columns, default={}, help="question=…,answer=…")
 
 
 def show(evaluation: Any, args: argparse.Namespace) -> None:
@@ -161,6 +167,18 @@ def _prompt_of(args: argparse.Namespace, own: Any) -> Any:
     return replace(own.prompt if own else PromptSettings(), **given)
 
 
+def _truncated_of(own: Any) -> Any:
+    """As in training; `mask` is about the gradient alone."""
+    return "grade" if own and own.grading.truncated == "grade" else "wrong"
+
+
+def _columns(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(field and column for field, _, column in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not question=…,answer=…")
+    return {field.strip(): column.strip() for field, _, column in pairs}
+
+
 def _endpoint_of(args: argparse.Namespace) -> Any:
     from crt.evaluate.endpoint import EndpointSettings
 
@@ -188,7 +206,6 @@ def _sampling(group: Any) -> None:
     group.add_argument(
         "--truncated",
         choices=("wrong", "grade"),
-        default="wrong",
         help="what a response that ran into the cap counts as (wrong)",
     )
 

@@ -84,7 +84,8 @@ def lead(best: Entry, second: Entry, column: Column) -> Interval | None:
 
     strata = []
     for (ours, theirs), name in zip(pairs, column.members, strict=True):
-        common = [problem_id for problem_id in ours.ids if problem_id in set(best.base[name].ids)]
+        known = set(best.base[name].ids)
+        common = [problem_id for problem_id in ours.ids if problem_id in known]
         three = [ours.select(common), theirs.select(common), best.base[name].select(common)]
         strata.append([ratio for tally in three for ratio in (accuracy(tally), lengths(tally))])
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crt.config import RunConfig
+from crt.config import ModelConfig, RunConfig
 from crt.errors import DataError
 from crt.evaluate.evaluation import Plan, Tell, evaluate
 from crt.evaluate.manifest import short_name
@@ -72,8 +72,7 @@ def evaluate_run(
     folder = run / "evaluations" / label
     done: list[tuple[Point, Evaluation]] = []
     for point in points(run, config):
-        model = config.model.model_copy(update={"name": point.model, **_revision(point, config)})
-        each = replace(plan, model=model)
+        each = replace(plan, model=_model(point, config, plan))
         told = tell(point.name)
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
         done.append((point, found))
@@ -112,6 +111,8 @@ def _versus(evaluation: Evaluation, base: Evaluation, tolerance: float) -> dict[
     }
 
 
-def _revision(point: Point, config: RunConfig) -> dict[str, Any]:
-    """Only the base comes from the hub."""
-    return {"revision": config.model.revision if point.name == BASE else None}
+def _model(point: Point, config: RunConfig, plan: Plan) -> ModelConfig:
+    """The run's settings of the model, changed where the plan says so; a revision is the base's."""
+    given = {name: getattr(plan.model, name) for name in plan.model.model_fields_set}
+    own = {} if point.name == BASE else {"revision": None}
+    return config.model.model_copy(update={**given, **own, "name": point.model})

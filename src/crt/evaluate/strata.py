@@ -63,7 +63,7 @@ def _drawn(stratum: Stratum, counts: Array) -> Array:
         return sums[:, 0] / sums[:, 1]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=24)
 def _counts(problems: int, seed: int) -> Array:
     """(R, P): how often each problem is drawn; kept, for drawing takes longer than all the rest."""
     rng = np.random.default_rng(seed)
