@@ -10,6 +10,11 @@ VERBS = {
     "demo": "see the method work, on this machine, in a moment",
     "train": "train a model to think shorter, from a recipe",
     "show": "print a recipe's resolved configuration and what would run",
+    "eval": "sample a model on data sets, grade, and measure with intervals",
+    "score": "grade and measure completions from a file",
+    "compare": "the paper's tables from evaluations",
+    "ask": "ask the pocket model, or another, one question",
+    "pocket": "make the pocket model again, or measure it",
     "data": "list, load and check data sets",
     "grade": "grade responses against answers",
 }

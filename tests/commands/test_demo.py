@@ -2,7 +2,7 @@ from crt.cli import main
 
 
 def test_the_demo_shows_every_method(capsys):
-    assert main(["demo", "--seed", "2"]) == 0
+    assert main(["demo", "--tabular", "--seed", "2"]) == 0
     shown = capsys.readouterr().out
     for name in ("base", "length only", "primal-dual", "CRT, Stage I", "CRT, both stages"):
         assert name in shown

@@ -1,79 +1,176 @@
-"""crt demo: the method on a policy small enough to know everything about it."""
+"""crt demo: the whole of CRT on the model inside the package, on this machine, in minutes."""
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.core.signal import Row
-    from crt.engines.tabular import Policy
+    from crt.evaluate.records import Record
+    from crt.evaluate.store import Evaluation
+    from crt.evaluate.versus import Versus
+    from crt.run import Run
+
+RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
+SUMMARY = "summary.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A seed."""
-    parser.add_argument("--seed", type=int, default=1, help="seed of problems and sampling")
+    """A seed, a directory, or the smallest demonstration of all."""
+    parser.add_argument("--seed", type=int, default=1, help="of data order and sampling (1)")
+    parser.add_argument("--out", type=Path, help="the directory (runs/demo, with a seed its own)")
+    parser.add_argument(
+        "--tabular", action="store_true", help="a policy that is a table: exact, in a second"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains each method for 400 steps and prints what became of accuracy and length."""
-    from rich.console import Console
-    from rich.table import Table
+    """Trains, evaluates base, Stage I and CRT on held-out problems, and shows what came of it."""
+    from crt.pocket import path as pocket
 
-    results, rows = train_all(args.seed)
-    base = results["base"]
-    table = Table(title="32 problems, 4 ways of answering, 400 steps")
-    for heading in ("policy", "accuracy %", "tokens", "AES1", "AES2"):
-        table.add_column(heading, justify="left" if heading == "policy" else "right")
-    for name, policy in results.items():
-        table.add_row(name, *figures(policy, base))
-    console = Console()
-    console.print(table)
-    for stage, title in ((1, "Stage I"), (2, "Stage II")):
-        console.print(f"{title}, goal of each step: [cyan]·[/] length, [red]●[/] accuracy")
-        console.print(ribbon([row for row in rows if row["stage"] == stage]))
-    console.print(
-        "Without a guard the short answers win and accuracy is lost. CRT stops shortening when "
-        "accuracy falls below the reference and restores it first; Stage II then raises accuracy "
-        "inside the length that was learnt."
-    )
+    if args.tabular or not (pocket() / "config.json").is_file():
+        from crt.commands.tabular_demo import show
+
+        return show(args.seed)
+    from crt.commands.train import carry_out, preflight
+    from crt.engines.ranks import Ranks
+    from crt.recipes import load_recipe
+    from crt.run import Run
+
+    path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
+    if not path.exists():
+        config = load_recipe(RECIPE, [f"seed={args.seed}"])
+        preflight(config, path.parent, Ranks())
+        Run.create(path, config)
+    found = Run.open(path)
+    code = carry_out(found)
+    if code:
+        return code
+    evaluations = evaluate_all(found)
+    report(found, evaluations)
     return 0
 
 
-def train_all(seed: int) -> tuple[dict[str, "Policy"], list["Row"]]:
-    """Every method from the same base with the same reference; and the rows of two-stage CRT."""
-    import numpy as np
+def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
+    """Base, Stage I's result and the run's recommended checkpoint on the same test problems."""
+    from crt.config import ModelConfig
+    from crt.evaluate.evaluation import Plan, evaluate
+    from crt.evaluate.progress import progress
 
-    from crt.core.objectives import LengthOnly, PrimalDual, Refine, Shorten
-    from crt.core.saturation import Saturation
-    from crt.engines.tabular import Training, fit, fit_two_stages, make_base
-
-    training = Training()
-    rng = np.random.default_rng(seed)
-    base = make_base(32, rng)
-    reference, _ = base.sample(training.reference_rollouts, rng)
-    length_only, _ = fit(base, LengthOnly(), reference, training, rng)
-    primal_dual, _ = fit(base, PrimalDual(), reference, training, rng)
-    stage_one, crt, rows = fit_two_stages(base, Shorten(), Refine(), Saturation(), training, rng)
-    named = {
-        "base": base,
-        "length only": length_only,
-        "primal-dual": primal_dual,
-        "CRT, Stage I": stage_one,
-        "CRT, both stages": crt,
+    config, progress_made = run.config, run.progress
+    models = {
+        "base": config.model.name,
+        "stage1": str(run.checkpoint(progress_made["stage_two_from"])),
+        "crt": str(run.checkpoint(progress_made["recommended"])),
     }
-    return named, rows
+    found: dict[str, Evaluation] = {}
+    for name, model in models.items():
+        who = ModelConfig(name=model, dtype=config.model.dtype)
+        plan = Plan(who, config.evaluation, prompt=config.prompt, seed=config.seed)
+        with progress(f"evaluate {name}") as tell:
+            found[name] = evaluate(plan, run.path / "evaluations" / name, name=name, tell=tell)
+    return found
 
 
-def figures(policy: "Policy", base: "Policy") -> tuple[str, ...]:
-    """One row of the table."""
-    from crt.core.metrics import AES1, AES2, aes
+def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
+    """The table, the certificate, one question answered by all three, and what to do next."""
+    from rich.console import Console
+    from rich.table import Table
 
-    point = (policy.accuracy, policy.length, base.accuracy, base.length)
-    scores = (f"{float(aes(*point, weights=weights)):+.2f}" for weights in (AES1, AES2))
-    return f"{100 * policy.accuracy:.1f}", f"{policy.length:.0f}", *scores
+    from crt.files import write_json
+
+    rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
+    held = rows[-1]["certificate"]
+    write_json(run.path / SUMMARY, {"table": rows, "certificate": held})
+    console = Console()
+    table = Table("", "Acc %", "95 %", "Len", "AES1", "AES2", "R_zip")
+    for row in rows:
+        table.add_row(
+            row["name"],
+            f"{row['acc']:.1f}",
+            f"{row['acc_low']:.1f} – {row['acc_high']:.1f}",
+            f"{row['len']:.1f}",
+            f"{row['aes1']:+.2f}",
+            f"{row['aes2']:+.2f}",
+            f"{row['r_zip']:.3f}",
+        )
+    console.print(table)
+    console.print(f"{rows[0]['n_problems']} held-out problems, {rows[0]['n_rollouts']} rollouts.")
+    console.print(certificate_sentence(held))
+    show_answers(console, evaluations)
+    console.print(
+        f"\nEverything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"
+        f'Next: crt ask --model {run.checkpoint(run.progress["recommended"])} "…", or your own '
+        "recipe: recipes/pocket.toml is a start."
+    )
 
 
-def ribbon(rows: list["Row"], width: int = 80) -> str:
-    """A mark a step, `width` a line."""
-    marks = ["[red]●[/]" if row["goal"] == "accuracy" else "[cyan]·[/]" for row in rows]
-    lines = ("".join(marks[i : i + width]) for i in range(0, len(marks), width))
-    return "\n".join(lines)
+def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict[str, Any]:
+    """One row of `summary.json`."""
+    from crt.evaluate.figures import figures
+    from crt.evaluate.versus import paired, versus
+
+    (data,) = evaluation.tallies
+    found = figures([evaluation.tallies[data]])
+    values = found.values
+    against = versus([paired(evaluation.tallies[data], base.tallies[data])])
+    return {
+        "name": name,
+        "acc": values["acc"].value,
+        "acc_low": values["acc"].low,
+        "acc_high": values["acc"].high,
+        "len": values["len"].value,
+        "aes1": against.aes1.value if against.aes1 else None,
+        "aes2": against.aes2.value if against.aes2 else None,
+        "r_zip": values["r_zip"].value,
+        "n_problems": found.problems,
+        "n_rollouts": found.rollouts,
+        "certificate": certificate(against),
+    }
+
+
+def certificate(against: "Versus") -> dict[str, Any]:
+    """Is the accuracy within a point of the base's, for sure?"""
+    found = against.certificate
+    return {**asdict(found), "held": found.held} if found else {"held": False}
+
+
+def certificate_sentence(held: dict[str, Any]) -> str:
+    """The certificate in words."""
+    if "lower_bound" not in held:
+        return "Certificate: not enough problems."
+    verdict = "held" if held["held"] else "not held"
+    return (
+        f"Certificate: accuracy is {100 * held['difference']:+.1f} points against the base, with "
+        f"95 % confidence not below {100 * held['lower_bound']:+.1f}; within "
+        f"{100 * held['tolerance']:.0f} point: {verdict}."
+    )
+
+
+def show_answers(console: Any, evaluations: dict[str, "Evaluation"]) -> None:
+    """The question on which most was saved, with each one's correct answer."""
+    from rich.markup import escape
+
+    answers = {name: first_correct(each) for name, each in evaluations.items()}
+    common = [key for key in answers["base"] if all(key in found for found in answers.values())]
+    if not common:
+        return
+
+    def saved(key: str) -> int:
+        return (answers["base"][key].tokens or 0) - (answers["crt"][key].tokens or 0)
+
+    chosen = max(common, key=saved)
+    asked = {row["id"]: row["question"] for row in evaluations["base"].problems()}
+    console.print(f"\n{escape(asked[chosen])}")
+    for name, found in answers.items():
+        console.print(f"\n[bold]{name}[/], {found[chosen].tokens} tokens:")
+        console.print(escape(found[chosen].response))
+
+
+def first_correct(evaluation: "Evaluation") -> dict[str, "Record"]:
+    """Problem id → its first correct response."""
+    found: dict[str, Record] = {}
+    for record in evaluation.rollouts():
+        if record.verdict == "correct":
+            found.setdefault(record.problem_id, record)
+    return found
