@@ -1,4 +1,4 @@
-"""Muon: orthogonalised momentum for weight matrices, far more sample-efficient here than Adam."""
+"""Muon: momentum, orthogonalised, for weight matrices."""
 
 from collections import defaultdict
 from collections.abc import Iterable
