@@ -124,12 +124,10 @@ class _Handler(BaseHTTPRequestHandler):
             server.most = max(server.most, server.under_way)
             server.headers.append(dict(self.headers))
             fault = server.faults.pop(0) if server.faults else None
-        try:
-            time.sleep(server.pause)
-            self.answer(body, fault)
-        finally:
-            with server.lock:
-                server.under_way -= 1
+        time.sleep(server.pause)
+        with server.lock:  # before the answer, for the client may ask again as soon as it has it
+            server.under_way -= 1
+        self.answer(body, fault)
 
     def answer(self, body, fault):
         server = self.server_of

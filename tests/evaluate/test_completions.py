@@ -98,6 +98,8 @@ def test_responses_that_start_inside_a_thought(file):
         ('{"id": "zz", "response": "x"}\n', "line 2: problem 'zz' is not in two"),
         ('{"question": "Why?", "response": "x"}\n', r"line 2: the question 'Why\?' is not in two"),
         ('{"id": "p", "response": "x", "tokens": -1}\n', "line 2: tokens is -1"),
+        ('{"id": "p", "response": "x", "tokens": 1e9}\n', r"line 2: tokens is 1000000000\.0"),
+        ('{"id": "p", "response": "x", "tokens": 1%s}\n' % ("0" * 400), "line 2: tokens is 10"),
         ('{"id": "p", "response": "x", "stop": "tired"}\n', "line 2: stop is 'tired'"),
         ('{"id": "p", "response": ["x", "y"], "tokens": [1]}\n', "line 2: a list beside"),
     ],

@@ -1,5 +1,6 @@
 """Two evaluations are comparable, or the sentence says why not."""
 
+import json
 from copy import deepcopy
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from crt.errors import ConfigError, DataError
 from crt.evaluate.comparison import compare
 from crt.evaluate.manifest import incomparable, other_identity, short_name
-from crt.evaluate.store import Evaluation
-from crt.evaluate.tally import Count, tallies
+from crt.evaluate.store import Evaluation, load
+from crt.evaluate.tally import Count, count_of, tallies
 
 MANIFEST = {
     "format": 1,
@@ -95,3 +96,27 @@ def test_short_names():
     assert short_name("Qwen/Qwen3-4B") == "Qwen3-4B"
     assert short_name("runs/demo/checkpoints/step-0040/") == "step-0040"
     assert short_name("../..") == "model"
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}])
+@pytest.mark.parametrize("key", ["format", "name", "model", "data", "prompt", "sampling", "grader"])
+def test_a_manifest_that_is_not_one_is_one_sentence(tmp_path, key, value):
+    folder = tmp_path / "e"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, key: value}))
+    (folder / "figures.json").write_text(json.dumps({"files": {}, "warnings": []}))
+    with pytest.raises(DataError) as error:
+        load(folder)
+    assert str(folder) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"correct": 9}, {"rollouts": 0}, {"tokens": -1}, {"tokens": 10**400}, {"data": 3}]
+)
+def test_counts_that_contradict_each_other(wrong):
+    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
+    row = {"data": "a", "problem_id": "p", "rollouts": 4, "graded": 4, "correct": 2, **zips}
+    whole = {**row, "no_answer": 0, "tokens": 4, "truncated": 0}
+    assert count_of(whole, "file").correct == 2
+    with pytest.raises(DataError, match="file"):
+        count_of({**whole, **wrong}, "file")

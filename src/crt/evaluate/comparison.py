@@ -55,14 +55,23 @@ def load_all(places: Sequence[str]) -> list[Evaluation]:
             name, path = "", place
         folder = Path(path)
         if (folder / SERIES).is_file():
-            points = read_json(folder / SERIES)["points"]
-            prefix = f"{name} " if name else ""
-            found += [load(folder / p["folder"], f"{prefix}{p['name']}") for p in points]
+            found += _points(folder, f"{name} " if name else "")
         elif not (folder / "manifest.json").is_file():
             raise DataError(f"{folder} is not an evaluation: it has no manifest.json.")
         else:
             found.append(load(folder, name or None))
     return found
+
+
+def _points(folder: Path, prefix: str) -> list[Evaluation]:
+    """The evaluations of a series, the base first."""
+    try:
+        names = [str(point["name"]) for point in read_json(folder / SERIES)["points"]]
+    except (KeyError, TypeError):
+        raise DataError(f"{folder / SERIES} is not a series of this version.") from None
+    if any(Path(name).name != name for name in names):
+        raise DataError(f"{folder / SERIES} names a point outside of its folder.")
+    return [load(folder / name, f"{prefix}{name}") for name in names]
 
 
 def _ordered(evaluations: Sequence[Evaluation], base: str | None) -> list[Evaluation]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from crt.errors import ConfigError, DataError
 from crt.evaluate.records import STOPS, Stop, clean, read_lines
-from crt.evaluate.tally import TruncatedIs
+from crt.evaluate.tally import MOST, TruncatedIs
 from crt.tasks.problems import Loaded
 from crt.types import Problem
 
@@ -132,8 +132,8 @@ def _one(value: Any, index: int, several: bool) -> Any:
 def _tokens(value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise DataError(f"tokens is {value!r}, not a number of tokens")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST:
+        raise DataError(f"tokens is {value!r:.60}, not a number of tokens")
     return value
 
 

@@ -11,6 +11,7 @@ from crt.config import EvaluationConfig
 from crt.errors import ConfigError, EngineError
 from crt.evaluate.http import Address, Client, Refused, TryAgain, address
 from crt.evaluate.sampling import Answer, Answered, Unit, seed_of
+from crt.evaluate.tally import MOST
 from crt.tasks.messages import PromptSettings, to_messages
 from crt.types import Problem
 
@@ -207,7 +208,8 @@ def _thought(message: Mapping[str, Any]) -> str:
 def _tokens(told: Mapping[str, Any]) -> int | None:
     usage = told.get("usage")
     count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    known = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < MOST
+    return count if known else None
 
 
 def _complete(waiting: dict[str, tuple[Unit, list["Future[Answer]"]]]) -> Iterator[Answered]:

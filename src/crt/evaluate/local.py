@@ -70,8 +70,8 @@ class Local:
 
     def _answer(self, tokens: list[int], stop: Stop, prompt: Prompt) -> Answer:
         text = str(self.files.tokenizer.decode(tokens, skip_special_tokens=True))
-        unwritten = stop == "eos" and tokens[-1:] and tokens[-1] not in self.files.ends
-        return Answer(text, len(tokens) + bool(unwritten), stop, prompt.opens_thinking)
+        unwritten = stop == "eos" and not set(tokens[-1:]) & set(self.files.ends)
+        return Answer(text, len(tokens) + unwritten, stop, prompt.opens_thinking)
 
 
 def local(
@@ -85,6 +85,8 @@ def local(
     rows: int | None = None,
 ) -> tuple[Local, list[str]]:
     """The backend, and what a user should know: a template's quirks, a cap that does not fit."""
+    if rows is not None and rows < 1:
+        raise ConfigError(f"rows = {rows}: at least 1 response has to be sampled at a time")
     files = model_files(
         model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
     )

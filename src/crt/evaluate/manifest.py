@@ -77,6 +77,20 @@ def versions() -> dict[str, str]:
     return found
 
 
+def check_manifest(value: Any) -> None:
+    """Raises KeyError or TypeError unless it has the parts that a comparison reads."""
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise TypeError("manifest.json has another format")
+    for key in ("name", "grader", "truncated"):
+        if not isinstance(value[key], str):
+            raise TypeError(f"{key} in manifest.json is not a text")
+    for key in ("model", "prompt", "sampling"):
+        value[key].keys()
+    for each in value["data"]:
+        if not (isinstance(each["name"], str) and isinstance(each["hash"], str)):
+            raise TypeError("a data set in manifest.json has no name or no hash")
+
+
 def other_identity(one: Manifest, other: Manifest) -> str | None:
     """Where two manifests differ in what decides the result, as `key: this, not that`."""
     ours, theirs = (dict(_flat(_identity(each))) for each in (one, other))

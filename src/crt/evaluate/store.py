@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from crt.errors import DataError
 from crt.evaluate.figures import all_figures, warnings
-from crt.evaluate.manifest import Manifest, other_identity
+from crt.evaluate.manifest import Manifest, check_manifest, other_identity
 from crt.evaluate.records import Record, packed, read_records
 from crt.evaluate.tally import Count, Tally, count_of, counts, tallies
 from crt.files import (
@@ -59,12 +59,14 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
         raise DataError(f"{path} is not finished: the command that began it goes on from there.")
     figures = read_json(path / FIGURES)
     try:
+        check_manifest(manifest)
         _check(path, COUNTS, figures["files"])
         rows = [count_of(row, f"{path / COUNTS}") for row in read_rows(path / COUNTS)]
-        found = (name or manifest["name"], manifest, tallies(rows), tuple(figures["warnings"]))
-    except (KeyError, TypeError, AttributeError) as error:
+        found = (str(name or manifest["name"]), manifest, tallies(rows))
+        doubts = tuple(map(str, figures["warnings"]))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"{path} is not an evaluation of this version: {error!r}.") from None
-    return Evaluation(*found, path, figures)
+    return Evaluation(*found, doubts, path, figures)
 
 
 @contextlib.contextmanager
@@ -169,7 +171,8 @@ class Store:
 def evaluation_of(manifest: Manifest, records: Iterable[Record]) -> Evaluation:
     """An evaluation that is not written anywhere."""
     found = tallies(_counts(records, manifest))
-    return Evaluation(manifest["name"], manifest, found, tuple(_doubts(found, manifest)))
+    figures = _figures(found, manifest)
+    return Evaluation(manifest["name"], manifest, found, tuple(figures["warnings"]), None, figures)
 
 
 def _counts(records: Iterable[Record], manifest: Manifest) -> list[Count]:
@@ -181,19 +184,18 @@ def _counts(records: Iterable[Record], manifest: Manifest) -> list[Count]:
 def _write_figures(folder: Path, rows: Sequence[Count], manifest: Manifest) -> None:
     lines = (json.dumps(asdict(row), allow_nan=False) + "\n" for row in rows)
     write_text(folder / COUNTS, "".join(lines))
-    found = tallies(rows)
-    figures = {
+    files = {name: sha256(folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
+    write_json(folder / FIGURES, {**_figures(tallies(rows), manifest), "files": files})
+
+
+def _figures(found: Mapping[str, Tally], manifest: Manifest) -> dict[str, Any]:
+    """Figures of every set and average as plain values, and the doubts about them."""
+    cap = manifest["sampling"].get("max_tokens")
+    plain = {
         kind: {name: each.as_json() for name, each in part.items()}
         for kind, part in all_figures(found).items()
     }
-    files = {name: sha256(folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
-    doubts = _doubts(found, manifest)
-    write_json(folder / FIGURES, {**figures, "warnings": doubts, "files": files})
-
-
-def _doubts(found: Mapping[str, Tally], manifest: Manifest) -> list[str]:
-    cap = manifest["sampling"].get("max_tokens")
-    return warnings(found, cap, wrong=manifest["truncated"] == "wrong")
+    return {**plain, "warnings": warnings(found, cap, wrong=manifest["truncated"] == "wrong")}
 
 
 def _sweep(folder: Path) -> None:

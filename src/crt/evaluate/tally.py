@@ -13,6 +13,7 @@ from crt.types import Verdict
 
 TruncatedIs = Literal["wrong", "grade"]
 NO_ANSWER = Verdict.NO_ANSWER
+MOST = 1e15  # more tokens than anybody will ever sample of one problem
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,15 @@ def tallies(rows: Sequence[Count]) -> dict[str, Tally]:
 def count_of(row: Mapping[str, Any], where: str) -> Count:
     """A count read back from a file."""
     try:
-        return Count(**row)
-    except TypeError as error:
+        count = Count(**row)
+        numbers = [float(getattr(count, name) or 0) for name in NUMBERS]
+        names = isinstance(count.data, str) and isinstance(count.problem_id, str)
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} does not hold counts by problem: {error}.") from None
+    ordered = 0 <= count.correct <= count.graded <= count.rollouts and count.rollouts >= 1
+    if not names or not ordered or not all(0 <= number < MOST for number in numbers):
+        raise DataError(f"{where}: the counts of {count.problem_id!r} contradict each other.")
+    return count
 
 
 def _count(group: Sequence[Record], truncated: TruncatedIs) -> Count:

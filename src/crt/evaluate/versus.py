@@ -158,7 +158,8 @@ def _length_statistic(statistic: Any, pairs: Sequence[Pair]) -> Interval | None:
 
 
 def _saved(length: Array, base_length: Array) -> Array:
-    return 100 * (1 - length / base_length)
+    some = base_length > 0
+    return np.where(some, 100 * (1 - length / np.where(some, base_length, 1.0)), np.nan)
 
 
 def _tokens(pairs: Sequence[Pair]) -> tuple[float, float] | None:
