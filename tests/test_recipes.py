@@ -6,7 +6,7 @@ from crt.config import RunConfig
 from crt.core.methods import METHODS, TwoStage
 from crt.core.objectives import PrimalDual
 from crt.errors import ConfigError
-from crt.plan import as_toml, what_would_run
+from crt.words import as_toml, what_would_run
 from crt.recipes import config_of, load_recipe
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
