@@ -146,7 +146,8 @@ def _series(args: argparse.Namespace) -> int:
 
 def _run_config(args: argparse.Namespace) -> Any:
     """The configuration of the run that the model is, or is a checkpoint of."""
-    from crt.evaluate.series import is_run, run_config, run_of
+    from crt.evaluate.series import is_run, run_of
+    from crt.run import Run
 
     path = Path(args.model)
     if "://" in args.model or not path.is_dir():
@@ -155,7 +156,7 @@ def _run_config(args: argparse.Namespace) -> Any:
     if run is None:
         return None
     _note(f"prompt and sampling settings that are not given are those of {run}/config.json")
-    return run_config(run)
+    return Run.open(run).config
 
 
 def _prompt_of(args: argparse.Namespace, own: Any) -> Any:

@@ -1,6 +1,5 @@
 """A run's checkpoints on the same problems and seeds: the series that trajectories are drawn of."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from crt.evaluate.sets import label as set_label
 from crt.evaluate.store import Evaluation
 from crt.evaluate.versus import TOLERANCE, all_versus
 from crt.files import write_json
-from crt.recipes import load_recipe
+from crt.run import CHECKPOINTS, CONFIG, Run
 
 SERIES = "series.json"
 BASE = "base"
@@ -31,30 +30,24 @@ class Point:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is a training run."""
-    return (folder / "config.json").is_file() and (folder / "checkpoints").is_dir()
+    return (folder / CONFIG).is_file() and (folder / CHECKPOINTS).is_dir()
 
 
 def run_of(model: Path) -> Path | None:
     """The run that a checkpoint belongs to."""
     run = model.resolve().parent.parent
-    return run if model.resolve().parent.name == "checkpoints" and is_run(run) else None
+    return run if model.resolve().parent.name == CHECKPOINTS and is_run(run) else None
 
 
-def run_config(run: Path) -> RunConfig:
-    """A run's resolved configuration."""
-    return load_recipe(run / "config.json")
-
-
-def points(run: Path, config: RunConfig) -> list[Point]:
-    """The base model and every checkpoint, by step."""
+def points(run: Run) -> list[Point]:
+    """The base model and every finished checkpoint, by step."""
     found = [
-        Point(path.name, int(match.group(1)), str(path))
-        for path in (run / "checkpoints").iterdir()
-        if (match := re.fullmatch(r"step-(\d+)", path.name)) and path.is_dir()
+        Point(run.checkpoint(step).name, step, str(run.checkpoint(step)))
+        for step in run.checkpoints
     ]
     if not found:
-        raise DataError(f"{run / 'checkpoints'} has no checkpoint (step-NNNN) yet.")
-    return [Point(BASE, 0, config.model.name), *sorted(found, key=lambda point: point.step)]
+        raise DataError(f"{run.path / CHECKPOINTS} has no finished checkpoint yet.")
+    return [Point(BASE, 0, run.config.model.name), *found]
 
 
 def evaluate_run(
@@ -67,12 +60,12 @@ def evaluate_run(
     note: Callable[[str], None] | None = None,
 ) -> tuple[Path, list[Evaluation]]:
     """Evaluates base and checkpoints; the series is written anew after each of them."""
-    config = run_config(run)
+    opened = Run.open(run)
     label = name or "+".join(short_name(set_label(each)) for each in plan.settings.data)
     folder = run / "evaluations" / label
     done: list[tuple[Point, Evaluation]] = []
-    for point in points(run, config):
-        each = replace(plan, model=_model(point, config, plan))
+    for point in points(opened):
+        each = replace(plan, model=_model(point, opened.config, plan))
         told = tell(point.name)
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
         done.append((point, found))
