@@ -34,9 +34,9 @@ def changed(**parts):
     return made
 
 
-def evaluation(name, manifest):
+def evaluation(name, manifest, problems=("p", "q")):
     zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
-    rows = [Count("gsm8k", p, 4, 4, 2, 0, 40, 0, **zips) for p in ("p", "q")]
+    rows = [Count("gsm8k", p, 4, 4, 2, 0, 40, 0, **zips) for p in problems]
     return Evaluation(name, manifest, tallies(rows))
 
 
@@ -58,6 +58,15 @@ def test_what_forbids_a_comparison_is_named(change, told):
     with pytest.raises(DataError, match=told):
         compare(pair)
     assert any("differ in" in warning for warning in compare(pair, anyway=True).warnings)
+
+
+def test_answers_to_other_problems_are_refused_or_only_the_common_ones_compared():
+    pair = [evaluation("one", MANIFEST), evaluation("two", MANIFEST, ("p",))]
+    with pytest.raises(DataError, match="problems of gsm8k that were answered: 2 and 1"):
+        compare(pair)
+    certificate = compare(pair, anyway=True).tables[-1]
+    change = dict(certificate.rows)["two"][0].interval
+    assert change is not None and change.problems == 1
 
 
 def test_the_seed_and_the_model_may_differ():

@@ -1,6 +1,7 @@
 """Records survive a kill, and damage is found."""
 
 import pytest
+import zstandard
 
 from crt.errors import DataError
 from crt.evaluate.records import Record, clean, packed, read_records
@@ -10,6 +11,12 @@ from crt.types import Verdict
 
 def record(rollout, response="so \\boxed{1}"):
     return Record("a", "p", rollout, response, 3, "eos", Verdict.CORRECT, "1", "equal", 0.5)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + zstandard.decompress(packed([record(0)])))
+    assert list(read_records(path)) == [record(0)]
 
 
 def test_there_and_back_with_odd_text(tmp_path):

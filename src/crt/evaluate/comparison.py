@@ -91,6 +91,7 @@ def _ordered(evaluations: Sequence[Evaluation], base: str | None) -> list[Evalua
 
 def _doubts(first: Evaluation, other: Evaluation, anyway: bool) -> list[str]:
     differences, unknown = incomparable(first.manifest, other.manifest)
+    differences += _answered(first, other)
     pair = f"{first.name} and {other.name}"
     if differences and not anyway:
         raise DataError(
@@ -101,3 +102,13 @@ def _doubts(first: Evaluation, other: Evaluation, anyway: bool) -> list[str]:
     if unknown:
         found.append(f"{pair} may differ in what is not known of them: {', '.join(unknown)}")
     return found
+
+
+def _answered(first: Evaluation, other: Evaluation) -> list[str]:
+    """Sets of which not the same problems were answered, as happens with somebody's completions."""
+    both = [(name, first.tallies[name], other.tallies.get(name)) for name in first.tallies]
+    return [
+        f"the problems of {name} that were answered: {len(ours.ids)} and {len(theirs.ids)}"
+        for name, ours, theirs in both
+        if theirs is not None and set(ours.ids) != set(theirs.ids)
+    ]

@@ -1,6 +1,6 @@
 """From counts by problem to figures: each with its n, its interval and its doubts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,37 +134,50 @@ def all_figures(tallies: Mapping[str, Tally]) -> dict[str, dict[str, Figures]]:
 
 def warnings(tallies: Mapping[str, Tally], cap: int | None, wrong: bool = True) -> list[str]:
     """A sentence for every figure that should not be trusted as it stands."""
-    found: list[str] = []
-    for name, tally in tallies.items():
-        total = tally.rollouts.sum()
-        cut = np.nan_to_num(tally.truncated).sum() / total
-        unread = (total - tally.graded.sum()) / total
-        silent = tally.no_answer.sum() / total
-        if cut > TRUNCATED_LIMIT:
-            found.append(_cut(name, cut, cap, wrong))
-        if unread > UNGRADED_LIMIT:
-            low, high = acc_bounds([tally])
-            found.append(
-                f"{name}: {100 * unread:.1f} % of the responses could not be graded and are left "
-                f"out of Acc; with them it lies between {low:.1f} and {high:.1f}."
-            )
-        if silent - cut > NO_ANSWER_LIMIT:
-            found.append(
-                f"{name}: {100 * silent:.1f} % of the responses give no answer in \\boxed{{}}, more"
-                " than ran into the cap: check the prompt and the chat template."
-            )
-        if np.isnan(tally.tokens).any():
-            without = int(np.isnan(tally.tokens).sum())
-            found.append(
-                f"{name}: Len is unknown, responses to {without} of {len(tally.ids)} problems have"
-                " no token count: give `tokens`, or a tokenizer."
-            )
-        if np.isnan(tally.truncated).any():
-            found.append(
-                f"{name}: which responses ran into the cap is unknown, so none is counted as"
-                " wrong for it: give `stop` or `finish_reason`."
-            )
-    return found
+    return [
+        f"{name}: {sentence}"
+        for name, tally in tallies.items()
+        for sentence in (*_doubtful(tally, cap, wrong), *_unknown(tally))
+    ]
+
+
+def _doubtful(tally: Tally, cap: int | None, wrong: bool) -> Iterator[str]:
+    total = tally.rollouts.sum()
+    cut = np.nan_to_num(tally.truncated).sum() / total
+    unread = (total - tally.graded.sum()) / total
+    silent = tally.no_answer.sum() / total
+    if cut > TRUNCATED_LIMIT:
+        at = f" of {cap} tokens" if cap else ""
+        counted = "counted as wrong" if wrong else "graded as they stand"
+        yield (
+            f"{100 * cut:.1f} % of the responses ran into the cap{at} and are {counted}: Acc and "
+            "Len would both be higher with a larger cap (--max-tokens)."
+        )
+    if unread > UNGRADED_LIMIT:
+        low, high = acc_bounds([tally])
+        yield (
+            f"{100 * unread:.1f} % of the responses could not be graded and are left out of Acc; "
+            f"with them it lies between {low:.1f} and {high:.1f}."
+        )
+    if silent - cut > NO_ANSWER_LIMIT:
+        yield (
+            f"{100 * silent:.1f} % of the responses give no answer in \\boxed{{}}, more than ran "
+            "into the cap: check the prompt and the chat template."
+        )
+
+
+def _unknown(tally: Tally) -> Iterator[str]:
+    without = int(np.isnan(tally.tokens).sum())
+    if without:
+        yield (
+            f"Len is unknown, responses to {without} of {len(tally.ids)} problems have no token "
+            "count: give `tokens`, or a tokenizer."
+        )
+    if np.isnan(tally.truncated).any():
+        yield (
+            "which responses ran into the cap is unknown, so none is counted as wrong for it: give "
+            "`stop` or `finish_reason`."
+        )
 
 
 def acc_bounds(tallies: Sequence[Tally]) -> tuple[float, float]:
@@ -182,12 +195,3 @@ def powers(rollouts: int) -> list[int]:
 def interval_json(value: Interval) -> dict[str, float | int | None]:
     """JSON has no NaN: what has no value is null."""
     return {name: None if np.isnan(part) else part for name, part in value._asdict().items()}
-
-
-def _cut(name: str, share: float, cap: int | None, wrong: bool) -> str:
-    at = f" of {cap} tokens" if cap else ""
-    counted = "counted as wrong" if wrong else "graded as they stand"
-    return (
-        f"{name}: {100 * share:.1f} % of the responses ran into the cap{at} and are {counted}: Acc "
-        "and Len would both be higher with a larger cap (--max-tokens)."
-    )

@@ -53,7 +53,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """Lines of a text file, packed (.zst) or plain."""
     try:
         with path.open("rb") as file:
-            yield from io.TextIOWrapper(_unpacked(path, file), encoding="utf-8")
+            yield from io.TextIOWrapper(_unpacked(path, file), encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
     except zstandard.ZstdError as error:
@@ -72,7 +72,7 @@ class _Whole(io.RawIOBase):
     """A packed file's content; unlike the library's reader it does not take a cut for the end."""
 
     def __init__(self, file: io.BufferedReader) -> None:
-        self._file, self._rest, self._open = file, b"", False
+        self._file, self._rest, self._inside = file, b"", False
         self._frame = zstandard.ZstdDecompressor().decompressobj()
 
     def readable(self) -> bool:
@@ -81,16 +81,14 @@ class _Whole(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._rest:
             piece = self._frame.unused_data or self._file.read(1 << 20)
+            if not piece and self._inside:
+                raise zstandard.ZstdError("it ends in the middle")
+            if not piece:
+                return 0
             if self._frame.eof:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
-                self._open = False
-            if not piece:
-                if self._open:
-                    raise zstandard.ZstdError("it ends in the middle")
-                return 0
-            self._open = True
             self._rest = self._frame.decompress(piece)
-            self._open = not self._frame.eof
+            self._inside = not self._frame.eof
         taken = self._rest[: len(buffer)]
         buffer[: len(taken)] = taken
         self._rest = self._rest[len(taken) :]
