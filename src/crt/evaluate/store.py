@@ -72,10 +72,7 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
 @contextlib.contextmanager
 def opened(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, held against other processes."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
+    _make(folder)
     with _held(folder):
         _sweep(folder)
         _claim(folder, manifest)
@@ -125,7 +122,7 @@ class Store:
 
     def keep(self, part: str, records: Sequence[Record]) -> None:
         """Writes a part, whole or not at all."""
-        (self.folder / PARTS).mkdir(exist_ok=True)
+        _make(self.folder / PARTS)
         with written_whole(self.folder / PARTS / f"{part}.jsonl.zst") as file:
             file.write(packed(records))
 
@@ -226,6 +223,13 @@ def _check(folder: Path, name: str, files: Mapping[str, str]) -> None:
         raise DataError(f"{path} is missing.")
     if sha256(path) != files[name]:
         raise DataError(f"{path} is damaged: its checksum is not the one in {FIGURES}.")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
 
 
 def _lock_file(folder: Path) -> IO[str]:
