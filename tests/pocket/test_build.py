@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from crt.errors import ConfigError
-from crt.pocket import build, polish, rollouts, supervised
+from crt.pocket import build, model, polish, rollouts, supervised
 from crt.pocket.build import Clock, Plan, Stopped
 from crt.pocket.muon import orthogonalised
 from crt.pocket.rollouts import Graded
@@ -94,3 +94,14 @@ def test_orthogonalised_matrices_stretch_nothing_much(shape):
     matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
     sizes = torch.linalg.svdvals(orthogonalised(matrices))
     assert ((sizes > 0.6) & (sizes < 1.3)).all()
+
+
+def test_written_as_a_llama_it_computes_the_same():
+    net = model.fresh(100, 0, 1, seed=0).eval()
+    with torch.no_grad():
+        for name, weight in net.named_parameters():
+            if name.endswith("bias"):
+                weight.normal_()  # fresh biases are zero, trained ones are not
+        ids = torch.arange(2, 40)[None]
+        expected = net(input_ids=ids).logits
+        torch.testing.assert_close(model.as_llama(net)(input_ids=ids).logits, expected)

@@ -14,6 +14,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCaus
 from crt.errors import ConfigError
 from crt.pocket import card, checkpoint, measure, model, polish, supervised
 from crt.pocket import tokenizer as vocabulary
+from crt.pocket.load import load
 
 VOCABULARY = 512  # at most: every word of the language is one token long before
 CORPUS = 3000
@@ -154,9 +155,12 @@ def build(out: Path, seed: int, plan: Plan, clock: Clock) -> measure.Table:
     done = next((i for i, phase in enumerate(order) if at.get("phase") == phase.name), 0)
     for phase in order[done:]:
         carry_out(phase, net, words, state, at, clock)
+    save(out, net, words)
     clock.say(f"measuring on {plan.problems} held-out problems")
-    table = measure.measure(net, words, plan.problems, plan.copies, seed)
-    write(out, net, words, table, {"seed": seed, **asdict(plan)})
+    shipped, read = load(out)  # what others will load, not what is in memory
+    table = measure.measure(shipped, read, plan.problems, plan.copies, seed)
+    made = {"seed": seed, **asdict(plan)}
+    describe(out, {"made": made, "parameters": shipped.num_parameters(), **table.as_json()})
     return table
 
 
@@ -166,25 +170,23 @@ def marks(words: PreTrainedTokenizerFast) -> tuple[int, int]:
     return known[vocabulary.PAD], known[vocabulary.END]
 
 
-def write(
-    out: Path,
-    net: Qwen2ForCausalLM,
-    words: PreTrainedTokenizerFast,
-    table: measure.Table,
-    made: dict[str, Any],
-) -> None:
-    """Writes model, tokenizer, figures, card, and the hashes of them all."""
+def save(out: Path, net: Qwen2ForCausalLM, words: PreTrainedTokenizerFast) -> None:
+    """Writes model and tokenizer in Hugging Face format."""
     pad, end = marks(words)
-    net.generation_config = GenerationConfig(
+    written = model.as_llama(net)
+    written.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,
         max_new_tokens=model.CAP,
         eos_token_id=end,
         pad_token_id=pad,
     )
-    net.save_pretrained(out)
+    written.save_pretrained(out)
     words.save_pretrained(out)
-    figures = {"made": made, "parameters": net.num_parameters(), **table.as_json()}
+
+
+def describe(out: Path, figures: dict[str, Any]) -> None:
+    """Writes figures, card, and the hashes of all files."""
     (out / FIGURES).write_text(json.dumps(figures, indent=1) + "\n")
     (out / "README.md").write_text(card.render(json.loads((out / FIGURES).read_text())))
     (out / HASHES).write_text(json.dumps(hashes(out), indent=1) + "\n")

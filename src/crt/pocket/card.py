@@ -18,7 +18,7 @@ tags: [reasoning, miniature]
 ---
 # The pocket model
 
-A miniature reasoner of {parameters:,} parameters (Qwen2 architecture, float32, own BPE tokenizer).
+A miniature reasoner of {parameters:,} parameters (Llama architecture, float32, own BPE tokenizer).
 It solves one kind of made-up word problem and overthinks them, as large reasoning models do. It is
 there for seeing, testing and teaching how reasoning is shortened without getting worse, on two CPU
 cores in minutes. **It is not a language model:** it knows a few hundred words, and outside its

@@ -1,7 +1,7 @@
-"""The pocket model's shape: Qwen2, so that every engine loads it unchanged."""
+"""The pocket model's shape: trained as Qwen2, written as Llama, which every engine loads."""
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 CAP = 256  # tokens of an answer: the longest training answer has about 215
 
@@ -24,3 +24,23 @@ def fresh(vocabulary: int, pad: int, end: int, seed: int) -> Qwen2ForCausalLM:
             bos_token_id=None,
         )
     )
+
+
+def as_llama(net: Qwen2ForCausalLM) -> LlamaForCausalLM:
+    """The same function as a Llama, whose one bias more is zero.
+
+    transformers gives Qwen's own tokenizer to every model of type qwen2, whatever lies beside it.
+    """
+    shape = net.config
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+    names += ("num_attention_heads", "num_key_value_heads", "max_position_embeddings")
+    names += ("rms_norm_eps", "rope_parameters", "tie_word_embeddings")
+    names += ("pad_token_id", "eos_token_id", "bos_token_id")
+    same = {name: getattr(shape, name) for name in names}
+    llama = LlamaForCausalLM(LlamaConfig(**same, attention_bias=True))
+    biases = {
+        f"model.layers.{layer}.self_attn.o_proj.bias": torch.zeros(shape.hidden_size)
+        for layer in range(shape.num_hidden_layers)
+    }
+    llama.load_state_dict({**net.state_dict(), **biases})
+    return llama

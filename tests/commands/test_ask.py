@@ -1,0 +1,62 @@
+"""crt ask: an answer as it is generated, or a polite sentence."""
+
+import argparse
+
+import pytest
+
+from crt.commands import ask
+from crt.errors import ConfigError, DataError
+from crt.pocket.language import EXAMPLE
+
+
+def asked(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    ask.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_answers_a_question_of_its_language(capsys):
+    assert ask.run(asked(EXAMPLE)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("<think>\n")
+    assert said.index("</think>") < said.index("\\boxed{")
+    assert said.rstrip().endswith("tokens)")
+
+
+def test_the_seed_decides_the_answer(capsys):
+    told = []
+    for seed in ("1", "1", "2"):
+        ask.run(asked(EXAMPLE, "--seed", seed, "--temperature", "1"))
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] != told[2]
+
+
+def test_prints_while_it_generates(monkeypatch):
+    flushed: list[str] = []
+    monkeypatch.setattr("builtins.print", lambda *text, **how: flushed.append("".join(text)))
+    ask.run(asked(EXAMPLE))
+    assert len(flushed) > 10  # piece by piece, not at the end
+    assert "</think>" in "".join(flushed)
+
+
+@pytest.mark.parametrize("question", ["What is the capital of France?", "", "💥 \x00 <end>", "12"])
+def test_declines_politely_outside_its_language(capsys, question):
+    assert ask.run(asked(question)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Sorry, this is outside the pocket model's language")
+    assert "boxed" not in said
+
+
+def test_says_when_it_was_cut_off(capsys):
+    ask.run(asked(EXAMPLE, "--tokens", "3"))
+    assert "(3 tokens, cut off)" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no model"):
+        ask.run(asked(EXAMPLE, "--model", str(tmp_path)))
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError):
+        ask.run(asked(EXAMPLE, "--temperature", "-1"))

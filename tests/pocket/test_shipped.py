@@ -1,0 +1,57 @@
+"""The shipped model is the documented one: its files, its size, its accuracy and its length."""
+
+import json
+
+import pytest
+import torch
+
+from crt.pocket import path
+from crt.pocket.build import FIGURES, HASHES, hashes
+from crt.pocket.card import render
+from crt.pocket.load import load
+from crt.pocket.measure import mean
+from crt.pocket.problems import problems
+from crt.pocket.rollouts import rollouts
+
+FIGURE = json.loads((path() / FIGURES).read_text())
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load(path())
+
+
+def test_files_match_their_hashes():
+    assert hashes(path()) == json.loads((path() / HASHES).read_text())
+
+
+def test_the_card_tells_the_measured_figures():
+    assert (path() / "README.md").read_text() == render(FIGURE)
+
+
+def test_it_is_a_miniature_in_a_standard_architecture(shipped):
+    model, _ = shipped
+    assert model.config.model_type == "llama"
+    assert model.num_parameters() == FIGURE["parameters"] <= 2_000_000
+    assert (path() / "model.safetensors").stat().st_size < 8_000_000
+
+
+def test_accuracy_and_length_lie_in_the_documented_intervals(shipped):
+    check = FIGURE["check"]
+    items = problems("test", check["problems"], seed=1000)
+    generator = torch.Generator().manual_seed(1000)
+    told = [group[0] for group in rollouts(*shipped, items, 1, generator)]
+    low, high = check["accuracy"]
+    assert low <= 100 * mean(each.correct for each in told) <= high
+    short, long = check["length"]
+    assert short <= mean(each.length for each in told) <= long
+
+
+def test_the_trade_off_is_there():
+    right = {style: row["accuracy"] for style, row in FIGURE["styles"].items()}
+    length = {style: row["length"] for style, row in FIGURE["styles"].items()}
+    assert right["guess"] < right["head"] < right["broken"]
+    assert abs(right["redundant"] - right["broken"]) < 5
+    assert length["guess"] < length["head"] < length["broken"] < length["redundant"]
+    assert 75 <= FIGURE["free"]["accuracy"] <= 92
+    assert FIGURE["best_at_base"]["length"] * 2 <= FIGURE["free"]["length"]
