@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig
 
 from crt.core.batch import Batch
-from crt.core.objectives import LengthOnly, PrimalDual, Shorten
+from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.core.signal import signal
 from crt.engines.local import CRTTrainer
 from crt.engines.padding import packed
@@ -90,8 +90,13 @@ def trainer(
         "seed": 3,
         "disable_tqdm": True,
     }
+    model = tiny_model()
+    if settings["beta"] or changes.get("beta"):  # TRL loads the KL's reference from this name
+        model.config._name_or_path = str(folder / "reference")
+        with torch.no_grad():  # away from the reference, so that there is a KL
+            model.lm_head.weight.mul_(1.5)
     return CRTTrainer(
-        model=tiny_model(),
+        model=model,
         reward_funcs=[reward],
         args=GRPOConfig(**(settings | changes)),
         train_dataset=Dataset.from_list(rows),
@@ -210,11 +215,13 @@ def test_more_than_one_update_a_batch_is_refused(tmp_path, tokenizer):
         trainer(tmp_path, tokenizer, Shorten(), num_iterations=2)
 
 
-def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer):
-    """The same completions with and without packing give the same gradient."""
+@pytest.mark.parametrize("objective", [LengthOnly(), AccuracyOnly()], ids=["length", "accuracy"])
+def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective):
+    """The same completions with and without packing give the same gradient, KL and all."""
+    tiny_model().save_pretrained(tmp_path / "reference")
     gradients = []
     for pack in (True, False):
-        one = trainer(tmp_path, tokenizer, LengthOnly(), steps=1, learning_rate=0.0)
+        one = trainer(tmp_path, tokenizer, objective, steps=1, learning_rate=0.0, beta=0.5)
         if not pack:
             one._prepare_inputs = super(CRTTrainer, one)._prepare_inputs
         kept = []
@@ -227,6 +234,7 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer):
         )
         one.train()
         gradients.append(kept)
+        assert one.state.log_history[0]["kl"] < 0.1  # masked rows are not in it
     assert gradients[0] and len(gradients[0]) == len(gradients[1])
     for with_packing, without in zip(*gradients, strict=True):
         assert with_packing == pytest.approx(without, abs=1e-6)

@@ -37,7 +37,8 @@ def trimmed(batch: MicroBatch) -> MicroBatch:
     """Without the columns that are padding in every row: prompts at the left, completions right."""
     width = batch["completion_ids"].shape[1]
     prompt = max(int(batch["prompt_mask"].sum(1).max()), 1)
-    completion = max(int(batch["completion_mask"].sum(1).max()), 1)
+    # Two columns at the least: TRL takes a single one for a figure per sequence and unmasks it.
+    completion = max(int(batch["completion_mask"].sum(1).max()), 2)
     kept: MicroBatch = {}
     for name, value in batch.items():
         if name in ("prompt_ids", "prompt_mask"):

@@ -51,8 +51,7 @@ def settings(config: RunConfig, folder: str, steps: int, device: str, ranks: int
             "loss_type": LOSS[config.optim.loss],
             "shuffle_dataset": False,  # the order of problems is ours, so that resuming is exact
             "logging_steps": 1,
-            "save_strategy": "steps",
-            "save_steps": config.schedule.save_every,
+            "save_strategy": "no",  # the recorder says when
             "save_total_limit": 2,
         }
     )
