@@ -9,8 +9,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and who is asked."""
     parser.add_argument("question", help='such as "Tom has 7 boxes of 46 pens. …"')
     parser.add_argument("--model", default="pocket", help="pocket (default), or a model's folder")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, another answer (0)")
-    parser.add_argument("--temperature", type=float, default=0.6, help="0 is greedy (0.6)")
+    parser.add_argument("--seed", type=int, default=0, help="for a temperature above 0 (0)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
     parser.add_argument("--tokens", type=int, default=256, help="at most so many (256)")
 
 

@@ -30,7 +30,7 @@ class Plan:
 
     supervised: int = 2600
     polish: int = 50
-    problems: int = 400
+    problems: int = 1200
     copies: int = 4
 
 
@@ -134,7 +134,7 @@ def carry_out(
 
 def start(folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
     """Where to go on; refuses to continue a build that was begun differently."""
-    asked = {"seed": seed, "plan": asdict(plan)}
+    asked = {"seed": seed, "supervised": plan.supervised, "polish": plan.polish}
     at = checkpoint.position(folder)
     for name, value in asked.items():
         if at and at[name] != value:

@@ -8,7 +8,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
-
 from transformers.utils import logging
 
 from crt.errors import DataError
