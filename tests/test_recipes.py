@@ -45,6 +45,13 @@ def test_what_is_shown_loads_as_the_same_configuration(path, tmp_path):
     assert load_recipe(tmp_path / "config.json") == config
 
 
+def test_the_demo_runs_the_recipe_that_is_shown():
+    from crt.commands.demo import RECIPE
+
+    shown = load_recipe(next(path for path in RECIPES if path.stem == "pocket"))
+    assert load_recipe(RECIPE) == shown.model_copy(update={"name": "demo"})
+
+
 def test_the_papers_settings_are_the_papers():
     config = load_recipe(next(path for path in RECIPES if path.stem == "deepseek-r1-1.5b"))
     assert config.schedule.problems_per_step == 128

@@ -10,7 +10,7 @@ def test_shows_the_resolved_configuration_and_what_would_run(capsys):
     assert main(["show", RECIPE]) == 0
     shown = capsys.readouterr().out
     assert 'estimator = "group_std"' in shown  # a default the recipe does not name
-    assert "24 problems × 8 rollouts = 192 responses" in shown
+    assert "16 problems × 8 rollouts = 128 responses" in shown
     assert "Stage II, the rest, from the shortest feasible checkpoint" in shown
 
 
