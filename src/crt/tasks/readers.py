@@ -163,10 +163,10 @@ def hub_rows(
 
 def _hub_loader() -> Callable[..., Any]:
     """The hub client; where the hub's name is unknown it looks in its cache and does not retry."""
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
-    if not getproxies() and not _is_known(host):
-        os.environ["HF_HUB_OFFLINE"] = "1"
-        _needed("huggingface_hub.constants").HF_HUB_OFFLINE = True
+    hub = _needed("huggingface_hub.constants")
+    if not getproxies() and not _is_known(urlsplit(hub.ENDPOINT).hostname):
+        os.environ["HF_HUB_OFFLINE"] = "1"  # for `datasets`, which is loaded after this
+        hub.HF_HUB_OFFLINE = True
     return _needed("datasets").load_dataset
 
 
