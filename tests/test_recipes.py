@@ -6,8 +6,8 @@ from crt.config import RunConfig
 from crt.core.methods import METHODS, TwoStage
 from crt.core.objectives import PrimalDual
 from crt.errors import ConfigError
-from crt.words import as_toml, what_would_run
 from crt.recipes import config_of, load_recipe
+from crt.words import as_toml, what_would_run
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
 
