@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
+from crt.commands.train import recommendation
 from crt.run import Run
 from crt.train.workshop import Workshop
 
@@ -186,7 +187,15 @@ def test_a_run_is_never_written_over(whole, tiny, capsys):
 
 def test_a_finished_run_stays_finished(whole, capsys):
     assert main(["train", "--resume", str(whole)]) == 0
-    assert "is finished; its checkpoint to use is" in capsys.readouterr().out
+    assert f"{whole} is finished. " in capsys.readouterr().out
+
+
+def test_no_feasible_checkpoint_is_said(whole, tmp_path):
+    run = Run.create(tmp_path / "run", Run.open(whole).config)
+    run.set_progress(recommended=8, feasible=False)
+    assert "No checkpoint kept the reference's accuracy" in recommendation(run)
+    run.set_progress(feasible=True)
+    assert recommendation(run) == f"The shortest feasible checkpoint is {run.checkpoint(8)}."
 
 
 def test_one_process_at_a_time(whole, tiny, tmp_path, capsys):

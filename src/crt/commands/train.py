@@ -86,7 +86,7 @@ def carry_out(run: "Run") -> int:
     ranks = Ranks.found()
     with run.locked() if ranks.writes else contextlib.nullcontext():
         if run.progress.get("finished"):
-            print(f"{run.path} is finished; its checkpoint to use is {best_of(run)}.")
+            print(f"{run.path} is finished. {recommendation(run)}")
             return 0
         workshop = Workshop(run.config, run.path.parent / "references")
         view = View(run.config.schedule.steps, done=len(run.steps), shown=ranks.writes)
@@ -99,10 +99,16 @@ def carry_out(run: "Run") -> int:
             view.close()
             workshop.close()
     if ranks.writes:
-        print(f"Finished. The shortest feasible checkpoint is {best_of(run)}.")
+        print(f"Finished. {recommendation(run)}")
     return 0
 
 
-def best_of(run: "Run") -> Path:
-    """The checkpoint the run recommends."""
-    return run.checkpoint(run.progress["recommended"])
+def recommendation(run: "Run") -> str:
+    """The checkpoint to use, and whether it kept the guard on the validation problems."""
+    best = run.checkpoint(run.progress["recommended"])
+    if run.progress["feasible"]:
+        return f"The shortest feasible checkpoint is {best}."
+    return (
+        f"No checkpoint kept the reference's accuracy on the validation problems; {best} comes "
+        "nearest. Evaluate it on more problems before using it."
+    )
