@@ -26,7 +26,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/ready ## see the method work (SEED=2 for another seed)
+demo: $(VENV)/ready ## train, evaluate and compare on the pocket model (SEED=2 for another seed)
 	@$(BIN)/crt demo --seed $(SEED)
 
 test: check ## formatting, lint, types and all tests that need no GPU
