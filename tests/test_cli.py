@@ -65,6 +65,20 @@ def test_help_loads_nothing_heavy():
     assert not loaded & {"numpy", "torch", "pydantic", "sympy", "rich"}
 
 
+@pytest.mark.parametrize("verb", [["train", RECIPE], ["demo"], ["ask", "How many?"]])
+def test_a_light_installation_says_what_is_missing(verb, tmp_path):
+    missing = (
+        "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers', 'tokenizers')))"
+    )
+    code = f"{missing}; from crt.cli import main; sys.exit(main({verb!r}))"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'crt-train[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())  # nothing half-made
+
+
 def test_public_names_are_there():
     import crt
 

@@ -20,6 +20,14 @@ VERBS = {
     "grade": "grade responses against answers",
 }
 
+EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
+    **dict.fromkeys(
+        ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "trl", "peft"), "train"
+    ),
+    **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
+    **dict.fromkeys(("fastapi", "uvicorn"), "serve"),
+}
+
 
 def parser_for(verb: str | None) -> argparse.ArgumentParser:
     """The parser; only the chosen verb's module is loaded, so that `crt --help` is quick."""
@@ -61,6 +69,13 @@ def run_verb(args: argparse.Namespace) -> int:
         return importlib.import_module(f"crt.commands.{args.verb}").run(args)
     except CrtError as error:
         print(f"crt {args.verb}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in EXTRAS:
+            raise
+        advice = f"pip install 'crt-train[{EXTRAS[package]}]'"
+        print(f"crt {args.verb}: this needs {package}: {advice}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"crt {args.verb}: interrupted", file=sys.stderr)
