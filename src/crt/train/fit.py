@@ -14,8 +14,8 @@ from transformers import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.core.batch import Batch, batch_of
-from crt.core.guard import paired_gap
-from crt.core.objectives import Objective
+from crt.core.guard import EDGE, paired_gap, slack_of
+from crt.core.objectives import Objective, Shorten
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.policy import response_text
@@ -174,7 +174,7 @@ def measured(workshop: Workshop, policy: LoadedModel, floor: Floor) -> dict[str,
     } | floor(batch)
 
 
-def against(reference: Batch | None, allowed: float) -> Floor:
+def against(reference: Batch | None, guard: Shorten) -> Floor:
     """How a validation batch stands against the reference's on the same problems."""
 
     def stands(batch: Batch) -> dict[str, Any]:
@@ -184,12 +184,13 @@ def against(reference: Batch | None, allowed: float) -> Floor:
             return {"margin": None, "feasible": False}
         theirs = reference.select(both)
         gap = paired_gap(batch.select(both), theirs)
+        margin = guard.tolerance + slack_of(guard.slack, gap.standard_error) - gap.mean
         return {
             "reference_accuracy": theirs.accuracy,
             "reference_tokens": theirs.mean_length,
             "standard_error": gap.standard_error,
-            "margin": allowed - gap.mean,
-            "feasible": allowed - gap.mean >= 0,
+            "margin": margin,
+            "feasible": margin >= -EDGE,
         }
 
     return stands

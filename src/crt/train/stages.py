@@ -17,7 +17,7 @@ Show = Callable[[dict[str, Any]], None]
 def train(run: Run, workshop: Workshop, show: Show) -> None:
     """Trains a run to its end, from wherever it is; then names the checkpoint to use."""
     reference = workshop.reference(workshop.base)  # π_ref
-    floor = against(workshop.on_validation(reference), allowance(run.config.method))
+    floor = against(workshop.on_validation(reference), guard_of(run.config.method))
     if isinstance(run.config.method, TwoStage):
         two_stages(run, workshop, run.config.method, reference, floor, show)
     else:
@@ -63,12 +63,10 @@ def recommended(run: Run) -> Candidate:
     )
 
 
-def allowance(method: Method) -> float:
-    """How far below the reference a checkpoint's measured accuracy may be and still be feasible.
-
-    The automatic slack allows for the noise of small batches; a checkpoint is measured better.
-    """
-    guard = method.shorten if isinstance(method, TwoStage) else method
-    if isinstance(guard, Shorten):
-        return guard.tolerance + (0.0 if guard.slack == "auto" else guard.slack)
-    return guard.tolerance if isinstance(guard, PrimalDual) else 0.0
+def guard_of(method: Method) -> Shorten:
+    """The guard a checkpoint is judged by: the method's own, or the reference's accuracy."""
+    if isinstance(method, TwoStage):
+        return method.shorten
+    if isinstance(method, Shorten):
+        return method
+    return Shorten(method.tolerance if isinstance(method, PrimalDual) else 0.0, slack="auto")

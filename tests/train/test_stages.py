@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from crt.core.batch import Batch
+from crt.core.methods import TwoStage
+from crt.core.objectives import AccuracyOnly, PrimalDual, Shorten
+from crt.train.fit import against
+from crt.train.stages import guard_of
+
+
+def batch(*right: int, rollouts: int = 10) -> Batch:
+    """A problem for each number of right answers out of ten."""
+    rows = [[i < n for i in range(rollouts)] for n in right]
+    return Batch(tuple(map(str, range(len(right)))), rows, np.full((len(right), rollouts), 5.0))
+
+
+def test_a_checkpoint_is_judged_by_the_methods_own_guard():
+    guard = Shorten(tolerance=0.05, slack="auto")
+    assert guard_of(TwoStage(shorten=guard)) is guard
+    assert guard_of(guard) is guard
+    assert guard_of(PrimalDual(tolerance=0.1)) == Shorten(0.1, slack="auto")
+    assert guard_of(AccuracyOnly()) == Shorten(slack="auto")
+
+
+def test_margin_and_feasibility_by_hand():
+    # reference 0.8, policy 0.7 on both problems: the gap is 0.1 without spread
+    stands = against(batch(8, 8), Shorten(tolerance=0.0, slack=0.1))(batch(7, 7))
+    assert stands["margin"] == pytest.approx(0.0) and stands["feasible"]  # exactly at the floor
+    stands = against(batch(8, 8), Shorten(slack=0.09))(batch(7, 7))
+    assert stands["margin"] == pytest.approx(-0.01) and not stands["feasible"]
+
+
+def test_the_automatic_slack_is_the_measurements_own_standard_error():
+    # differences 0.2 and 0: deviation 0.1414, over sqrt(2) problems 0.1, as is the gap
+    stands = against(batch(8, 8), Shorten(slack="auto"))(batch(6, 8))
+    assert stands["standard_error"] == pytest.approx(0.1)
+    assert stands["margin"] == pytest.approx(0.0)
+
+
+def test_problems_the_reference_lacks_are_left_out():
+    stands = against(batch(8), Shorten())(batch(8, 0))
+    assert stands["margin"] == pytest.approx(0.01)
+    assert against(None, Shorten())(batch(8)) == {"margin": None, "feasible": False}
