@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from crt.errors import DataError
+from crt.files import written_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,16 +92,10 @@ def export(args: argparse.Namespace) -> int:
     if not args.out.parent.is_dir():
         raise DataError(f"{args.out.parent} is not a folder: make it first")
     loaded = _load(args.name, args)
-    unfinished = args.out.with_name(f".{args.out.name}.{os.getpid()}")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            for problem in loaded:
-                file.write(json.dumps(_record(asdict(problem)), ensure_ascii=False) + "\n")
-        unfinished.replace(args.out)
-    except OSError as error:
-        raise DataError(f"{args.out} cannot be written: {error.strerror}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_whole(args.out) as file:
+        for problem in loaded:
+            line = json.dumps(_record(asdict(problem)), ensure_ascii=False) + "\n"
+            file.write(line.encode("utf-8"))
     print(f"{len(loaded)} problems in {args.out}, hash {loaded.hash[:16]}")
     return 0
 

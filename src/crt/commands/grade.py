@@ -3,9 +3,9 @@
 import argparse
 import collections
 import contextlib
+import io
 import json
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from crt.errors import DataError
+from crt.files import written_whole
 
 if TYPE_CHECKING:
     from crt.tasks.grade import Grade, Grader, Item
@@ -200,15 +201,10 @@ def _output(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdout
         return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8") as out:
-            yield out
-        os.replace(partial, path)
-    except OSError as error:
-        raise DataError(f"Cannot write {path}: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(path) as file:
+        out = io.TextIOWrapper(file, encoding="utf-8", write_through=True)
+        yield out
+        out.detach()  # the file is closed by its owner
 
 
 @contextlib.contextmanager

@@ -36,6 +36,10 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--set changes a recipe; a run goes on as it was begun.")
         return carry_out(Run.open(args.resume))
     config = load_recipe(args.recipe, args.overrides)
+    if config.engine != "local":
+        raise ConfigError(
+            f'engine = "{config.engine}" is not in this version: set engine = "local".'
+        )
     path = args.out or Path("runs") / config.name
     ranks = Ranks.found()
     if ranks.writes:

@@ -13,6 +13,7 @@ from crt.engines.policy import Policy, Sampling
 from crt.engines.ranks import Ranks
 from crt.tasks.datasets import load_mixture
 from crt.tasks.grade import GRADER_VERSION, Grader
+from crt.tasks.problems import digest
 from crt.tasks.prompts import Template, prepare
 from crt.train.order import held_out
 from crt.train.reference import Reference, Store
@@ -91,7 +92,10 @@ class Workshop:
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
-            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED)
+            seeds = [REFERENCE_SEED]
+            if settings.mode == "fresh":  # another draw for every batch, the same on resuming
+                seeds.append(int(digest(*(problem.id for problem in problems))[:8], 16))
+            return policy.rollouts(problems, settings.rollouts, *seeds)
 
         store = Store(self.cache, self.about(model)) if settings.mode == "cached" else None
         truncated = self.config.grading.truncated
