@@ -33,7 +33,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One graded response; `length` is generated tokens: EOS counts, prompt and padding do not."""
+    """One graded response; `length` is generated tokens: EOS counts, prompt and padding do not.
+
+    `budget` is the number of tokens its prompt asked for, if it did.
+    """
 
     problem_id: str
     text: str
@@ -41,3 +44,4 @@ class Rollout:
     stop: Literal["eos", "length"]
     verdict: Verdict
     extracted: str | None = None
+    budget: int | None = None

@@ -7,7 +7,7 @@ import numpy as np
 from crt.core.batch import Array, BoolArray
 from crt.core.objectives import Decision
 
-Estimator = Literal["group_std", "centred", "batch"]
+Estimator = Literal["group_std", "centred", "batch", "whitened"]
 
 
 def centred(reward: Array, among: BoolArray) -> Array:
@@ -37,7 +37,23 @@ def batch_whitened(reward: Array, among: BoolArray) -> Array:
     return deviation / (spread + 1e-6)
 
 
-ESTIMATORS = {"group_std": group_standardised, "centred": centred, "batch": batch_whitened}
+def whitened(reward: Array, among: BoolArray) -> Array:
+    """(P, G) Less the mean of the whole batch and divided by its spread (O1-Pruner).
+
+    A problem is not compared with itself, so that one on which every response is good gains by it.
+    """
+    values = reward[among]
+    if not values.size or values.max() == values.min():
+        return np.zeros_like(reward)
+    return np.where(among, (reward - values.mean()) / (values.std() + 1e-6), 0.0)
+
+
+ESTIMATORS = {
+    "group_std": group_standardised,
+    "centred": centred,
+    "batch": batch_whitened,
+    "whitened": whitened,
+}
 
 
 def advantages(

@@ -20,12 +20,17 @@ def _none() -> BoolArray:
     return np.zeros((0, 0), dtype=bool)
 
 
+def _unasked() -> Array:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """P problems × G rollouts. A reference is a batch too: one sampled from a frozen policy.
 
     `truncated` rollouts ran into the token cap. `muted` ones count in every statistic but take no
-    part in the gradient. Both may be left out, which means none.
+    part in the gradient. `budget` is how many tokens each problem's prompt asked for. All three
+    may be left out, which means none.
     """
 
     problem_ids: tuple[str, ...]  # (P,)
@@ -33,12 +38,14 @@ class Batch:
     length: Array  # (P, G) generated tokens
     truncated: BoolArray = field(default_factory=_none)  # (P, G)
     muted: BoolArray = field(default_factory=_none)  # (P, G)
+    budget: Array = field(default_factory=_unasked)  # (P,) or empty
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the one moment at which a frozen value is still made
         set_field(self, "problem_ids", tuple(self.problem_ids))
         set_field(self, "correct", _zeros_and_ones(self.correct))
         set_field(self, "length", np.array(self.length, dtype=float))
+        set_field(self, "budget", np.array(self.budget, dtype=float))
         shape = self.correct.shape
         for name in ("truncated", "muted"):
             flags: BoolArray = getattr(self, name)
@@ -54,7 +61,9 @@ class Batch:
                 raise ValueError(f"`{name}` is {getattr(self, name).shape}, `correct` is {shape}.")
         if not np.isfinite(self.length).all() or (self.length < 0).any():
             raise ValueError("Every length must be a finite number of tokens, 0 or more.")
-        for name in ("correct", "length", "truncated", "muted"):
+        if self.budget.size and (self.budget.shape != shape[:1] or not (self.budget > 0).all()):
+            raise ValueError(f"A budget is tokens above 0, one a problem; got {self.budget}.")
+        for name in ("correct", "length", "truncated", "muted", "budget"):
             getattr(self, name).flags.writeable = False
 
     @property
@@ -88,6 +97,7 @@ class Batch:
             self.length[rows],
             self.truncated[rows],
             self.muted[rows],
+            self.budget[rows] if self.budget.size else self.budget,
         )
 
 
@@ -116,12 +126,14 @@ def batch_of(
         return None, tuple(left_out)
     truncated = np.array([[r.stop == "length" for r in group] for group in kept.values()])
     right = np.array([[r.verdict is Verdict.CORRECT for r in group] for group in kept.values()])
+    asked = [group[0].budget for group in kept.values()]
     batch = Batch(
         problem_ids=tuple(kept),
         correct=right if trust else right & ~truncated,
         length=np.array([[r.length for r in group] for group in kept.values()], dtype=float),
         truncated=truncated,
         muted=truncated if truncated_as == "mask" else _none(),
+        budget=_unasked() if None in asked else np.array(asked, dtype=float),
     )
     return batch, tuple(left_out)
 

@@ -2,6 +2,20 @@
 
 from dataclasses import dataclass, field
 
+from crt.core.baselines import (
+    ACPO,
+    ADLP,
+    AroraZanette,
+    DapoOverlong,
+    Kimi,
+    L1Exact,
+    L1Max,
+    Laser,
+    O1Pruner,
+    ShorterBetter,
+    ShortRL,
+    ThinkPrune,
+)
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
 from crt.core.saturation import Saturation
 
@@ -22,7 +36,25 @@ class TwoStage:
             )
 
 
-Method = TwoStage | Shorten | PrimalDual | AccuracyOnly | LengthOnly
+OneStage = (
+    Shorten
+    | PrimalDual
+    | AccuracyOnly
+    | LengthOnly
+    | ThinkPrune
+    | L1Exact
+    | L1Max
+    | O1Pruner
+    | ShorterBetter
+    | ACPO
+    | Kimi
+    | AroraZanette
+    | DapoOverlong
+    | Laser
+    | ShortRL
+    | ADLP
+)
+Method = TwoStage | OneStage
 
 METHODS: dict[str, type[Method]] = {
     "crt": TwoStage,
@@ -30,6 +62,18 @@ METHODS: dict[str, type[Method]] = {
     "primal_dual": PrimalDual,
     "grpo": AccuracyOnly,
     "length_only": LengthOnly,
+    "thinkprune": ThinkPrune,
+    "l1_exact": L1Exact,
+    "l1_max": L1Max,
+    "o1_pruner": O1Pruner,
+    "shorter_better": ShorterBetter,
+    "acpo": ACPO,
+    "kimi": Kimi,
+    "arora_zanette": AroraZanette,
+    "dapo_overlong": DapoOverlong,
+    "laser": Laser,
+    "short_rl": ShortRL,
+    "a_dlp": ADLP,
 }
 
 

@@ -6,7 +6,7 @@ which differs only where the objective has a memory (fields marked as state).
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, Self
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Decision:
     margin: float
     slack: float = 0.0
     rectified: float = 0.0
+    multiplier: float | None = None  # λ, of the methods that move one
 
     @property
     def reward(self) -> Array:
@@ -53,6 +54,9 @@ class Decision:
 class Objective(Dataclass, Protocol):
     """Everything CRT says, and every method it is compared with, is such a frozen dataclass."""
 
+    guarded: ClassVar[bool]
+    """Whether it looks after accuracy; if it does, accuracy far below is a failure."""
+
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, Self]:
         """The decision for this batch, and the objective of the next step."""
         ...
@@ -61,6 +65,11 @@ class Objective(Dataclass, Protocol):
 def accuracy_term(batch: Batch, weight: float = 1.0) -> Term:
     """The indicator 1{y = y*}."""
     return Term(batch.correct.astype(float), np.ones_like(batch.correct), weight)
+
+
+def one_reward(batch: Batch, reference: Batch, reward: Array, goal: Goal = "mixed") -> Decision:
+    """A decision with one reward for all rollouts; the margin to the reference is only shown."""
+    return Decision(goal, (Term(reward, np.ones_like(batch.correct)),), _shown(batch, reference))
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class Shorten:
     smoothing: float = 0.0
     average_gap: float | None = field(default=None, metadata=STATE)
     gap_noise: float = field(default=1.0, metadata=STATE)  # variance of the average / of one gap
+
+    guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_between("tolerance", self.tolerance, 0.0, 1.0)
@@ -131,6 +142,8 @@ class Refine:
     length_slack: float = 0.01  # η_L
     length_on: LengthOn = "all"
 
+    guarded: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         require_between("length_tolerance", self.length_tolerance, 0.0, 1.0)
         require_between("length_slack", self.length_slack, 0.0, 1.0)
@@ -161,6 +174,8 @@ class PrimalDual:
     multiplier_limit: float = 20.0
     length_on: LengthOn = "all"
 
+    guarded: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         require_between("tolerance", self.tolerance, 0.0, 1.0)
         require_between("multiplier_rate", self.multiplier_rate, 0.0, 1e3)
@@ -171,9 +186,8 @@ class PrimalDual:
         """The step uses λ_t; the violation ĝ_t moves λ for the next one."""
         violation = paired_gap(batch, reference).mean - self.tolerance  # ĝ
         length = Term(*length_reward(batch, batch.length, self.length_on))
-        decision = Decision(
-            "mixed", (length, accuracy_term(batch, self.multiplier)), margin=-violation
-        )
+        terms = (length, accuracy_term(batch, self.multiplier))
+        decision = Decision("mixed", terms, margin=-violation, multiplier=self.multiplier)
         moved = self.multiplier + self.multiplier_rate * violation
         return decision, replace(self, multiplier=min(max(0.0, moved), self.multiplier_limit))
 
@@ -182,9 +196,11 @@ class PrimalDual:
 class AccuracyOnly:
     """Plain GRPO: the reward is correctness. A control."""
 
+    guarded: ClassVar[bool] = True
+
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "AccuracyOnly"]:
         """Always an accuracy step; the margin is shown, not used."""
-        return Decision("accuracy", (accuracy_term(batch),), _shown_margin(batch, reference)), self
+        return Decision("accuracy", (accuracy_term(batch),), _shown(batch, reference)), self
 
 
 @dataclass(frozen=True)
@@ -193,13 +209,15 @@ class LengthOnly:
 
     length_on: LengthOn = "all"
 
+    guarded: ClassVar[bool] = False
+
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "LengthOnly"]:
         """Always a length step; the margin is shown, not used."""
         term = Term(*length_reward(batch, batch.length, self.length_on))
-        return Decision("length", (term,), _shown_margin(batch, reference)), self
+        return Decision("length", (term,), _shown(batch, reference)), self
 
 
-def _shown_margin(batch: Batch, reference: Batch) -> float:
+def _shown(batch: Batch, reference: Batch) -> float:
     return -paired_gap(batch, reference).mean
 
 

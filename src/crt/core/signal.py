@@ -52,7 +52,8 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "truncated": float(batch.truncated.mean()),
         "short_wrong_rewarded": float((~batch.correct & (advantages > 0)).mean()),
         "silent_groups": float(np.all(advantages == 0, axis=1).mean()),
-        "multiplier": decision.terms[-1].weight if len(decision.terms) > 1 else None,
+        "multiplier": decision.multiplier,
+        "budget": float(batch.budget.mean()) if batch.budget.size else None,
         "problems": len(batch.problem_ids),
         "rollouts": int(batch.correct.size),
     }
