@@ -106,7 +106,7 @@ def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple
     return ids.to(device), mask.to(device)
 
 
-def nucleus(probability: Tensor, top_p: float) -> Tensor:
+def nucleus(probability: Tensor, top_p: float | Tensor) -> Tensor:
     """Zeroes all but the most likely tokens that together reach `top_p`."""
     ordered, index = probability.sort(dim=-1, descending=True)
     beyond = ordered.cumsum(-1) - ordered >= top_p
