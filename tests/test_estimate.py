@@ -13,6 +13,7 @@ from crt.estimate import (
     estimate,
     memory,
     reference_rollouts,
+    steps_of,
     train_flops,
 )
 from crt.recipes import config_of
@@ -47,8 +48,15 @@ def test_tokens_are_steps_times_rollouts_times_length():
 
 def test_a_fresh_reference_is_sampled_every_step():
     fresh = config(reference={"mode": "fresh", "rollouts": 4})
-    assert reference_rollouts(fresh, problems=500) == 100 * 10 * 4
-    assert reference_rollouts(config(), problems=5000) == 100 * 10 * 4  # never visited twice
+    assert reference_rollouts(fresh, problems=500, steps=100) == 100 * 10 * 4
+    assert reference_rollouts(config(), problems=5000, steps=100) == 4000  # never visited twice
+
+
+def test_a_token_budget_shortens_the_run():
+    # a step is 10 × 10 responses of 1000 tokens: half of the 100 steps
+    half = config(schedule={"steps": 100, "problems_per_step": 10, "tokens": 5_000_000})
+    assert estimate(half, SHAPE, DEVICE, 1, problems=500, assume=ASSUME).sampled_tokens == 5e6
+    assert steps_of(half, ASSUME) == 50
 
 
 def test_training_takes_six_operations_a_parameter_and_token():

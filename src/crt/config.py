@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 from crt.core.advantage import Estimator
 from crt.core.batch import TruncatedAs
+from crt.core.budgets import budget_styles
 from crt.core.methods import METHODS, Method, TwoStage, name_of
 from crt.core.state import Dataclass, setting_fields
 from crt.errors import did_you_mean
@@ -109,6 +110,9 @@ class ScheduleConfig(Part):
     """How long, how large, how often."""
 
     steps: Count
+    """At most; with `tokens` a run ends at whichever comes first."""
+    tokens: Count | None = None
+    """Tokens that the policy may generate in training; the reference's are not counted."""
     problems_per_step: Count = 128
     save_every: Count = 10
 
@@ -191,6 +195,7 @@ class RunConfig(Part):
                     f"{self.method.saturation.latest} leaves a stage without a step: "
                     "give more steps"
                 )
+        self._check_stated_budget()
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(
                 f"optim.warmup_steps = {self.optim.warmup_steps} is not below schedule.steps = "
@@ -202,3 +207,18 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
+
+    def _check_stated_budget(self) -> None:
+        """What the method asks for, the prompt must say, and nothing else."""
+        styles, name = budget_styles(self.method), name_of(self.method)
+        if self.prompt.budget not in styles:
+            raise ValueError(
+                f'prompt.budget = "{self.prompt.budget}" does not fit method "{name}": '
+                f'set it to "{styles[0]}"'
+            )
+        if (self.prompt.budget == "none") != (self.prompt.budget_tokens is None):
+            raise ValueError(
+                f'prompt.budget = "{self.prompt.budget}" and prompt.budget_tokens = '
+                f"{self.prompt.budget_tokens}: a stated budget needs the number of tokens with "
+                "which checkpoints are measured, and without one there is none"
+            )

@@ -86,9 +86,10 @@ def estimate(
 ) -> Estimate:
     """Tokens from the schedule, time from the slower of arithmetic and memory traffic."""
     schedule, sampling = config.schedule, config.sampling
-    rollouts = schedule.steps * schedule.problems_per_step * sampling.group_size
+    steps = steps_of(config, assume)
+    rollouts = steps * schedule.problems_per_step * sampling.group_size
     sampled = rollouts * assume.mean_tokens * assume.shortening
-    reference = reference_rollouts(config, problems) * assume.mean_tokens
+    reference = reference_rollouts(config, problems, steps) * assume.mean_tokens
     at_once = concurrency(config, shape, device, devices, assume)
     speed = decode_speed(shape, device, at_once, assume) * devices
     trained = sampled + rollouts * assume.prompt_tokens
@@ -104,9 +105,20 @@ def estimate(
     )
 
 
-def reference_rollouts(config: RunConfig, problems: int) -> float:
+def steps_of(config: RunConfig, assume: Assumptions) -> float:
+    """All of them, or those that the run's tokens are enough for."""
+    schedule = config.schedule
+    if schedule.tokens is None:
+        return schedule.steps
+    responses = schedule.problems_per_step * config.sampling.group_size
+    return min(
+        schedule.steps, schedule.tokens / (responses * assume.mean_tokens * assume.shortening)
+    )
+
+
+def reference_rollouts(config: RunConfig, problems: int, steps: float) -> float:
     """Each problem once if they are kept, every step's anew if not."""
-    visits = config.schedule.steps * config.schedule.problems_per_step
+    visits = steps * config.schedule.problems_per_step
     if config.reference.mode == "cached":
         visits = min(visits, problems)
     return visits * config.reference.rollouts

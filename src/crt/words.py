@@ -18,11 +18,17 @@ def what_would_run(config: RunConfig) -> list[str]:
         f"engine, seed {config.seed}.",
         f"Each of {schedule.steps:,} steps samples {schedule.problems_per_step} problems × "
         f"{sampling.group_size} rollouts = {rollouts:,} responses of at most "
-        f"{sampling.max_tokens:,} tokens.",
+        f"{sampling.max_tokens:,} tokens.{_budget(schedule.tokens)}",
         _reference(config),
-        *_stages(config.method, schedule.steps),
+        *_stages(config.method, schedule.steps, schedule.tokens),
         f"A checkpoint every {schedule.save_every} steps. {_evaluation(config)}",
     ]
+
+
+def _budget(tokens: int | None) -> str:
+    if tokens is None:
+        return ""
+    return f" The run ends sooner when the policy has generated {tokens:,} tokens in training."
 
 
 def _reference(config: RunConfig) -> str:
@@ -32,11 +38,13 @@ def _reference(config: RunConfig) -> str:
     return f"The frozen reference answers each problem {rollouts} times, once; the result is kept."
 
 
-def _stages(method: Method, steps: int) -> list[str]:
+def _stages(method: Method, steps: int, tokens: int | None) -> list[str]:
     if isinstance(method, TwoStage):
         end = method.saturation
         return [
-            f"Stage I, at most {int(end.latest * steps)} steps: {_objective(method.shorten)} "
+            f"Stage I, at most {int(end.latest * steps)} steps"
+            f"{f' or {end.latest:.0%} of the tokens' if tokens else ''}: "
+            f"{_objective(method.shorten)} "
             f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
             f"steps, not before step {end.at_least}.",
             f"Stage II, the rest, from the shortest feasible checkpoint: "

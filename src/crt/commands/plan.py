@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the estimate and what it rests on; runs nothing."""
     from crt.errors import ConfigError, did_you_mean
-    from crt.estimate import DEVICES, Assumptions, estimate
+    from crt.estimate import DEVICES, Assumptions, estimate, steps_of
     from crt.recipes import load_recipe
 
     config = load_recipe(args.recipe, args.overrides)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     found = estimate(config, shape, device, args.devices, problems, assume)
     lines = [
         f"{config.name} on {args.devices} × {args.device}, {shape.parameters / 1e9:.2f} B "
-        f"parameters, {config.schedule.steps} steps of "
+        f"parameters, {steps_of(config, assume):.0f} steps of "
         f"{config.schedule.problems_per_step} × {config.sampling.group_size} rollouts",
         f"  tokens sampled by the policy      {found.sampled_tokens / 1e6:12,.0f} million",
         f"  tokens sampled by the reference   {found.reference_tokens / 1e6:12,.0f} million "

@@ -82,6 +82,8 @@ def carry_out(run: "Run") -> int:
 
     quiet()
     from crt.engines.ranks import Ranks
+    from crt.errors import EngineError
+    from crt.train.budget import generated
     from crt.train.fit import Interrupted
     from crt.train.stages import train
     from crt.train.view import View
@@ -93,9 +95,17 @@ def carry_out(run: "Run") -> int:
             print(f"{run.path} is finished. {recommendation(run)}")
             return 0
         workshop = Workshop(run.config, run.path.parent / "references")
-        view = View(run.config.schedule.steps, done=len(run.steps), shown=ranks.writes)
+        if run.progress.get("stopped") and ranks.writes:
+            run.set_progress(stopped=None)
+        schedule, done = run.config.schedule, run.steps
+        spent = generated(done) if schedule.tokens else 0
+        view = View(schedule.steps, len(done), ranks.writes, schedule.tokens, spent)
         try:
             train(run, workshop, view)
+        except EngineError as error:  # an alarm: what came of the run, for whoever asks later
+            if ranks.writes:
+                run.set_progress(stopped=str(error))
+            raise
         except Interrupted:
             print(f"Stopped and saved. Go on with: crt train --resume {run.path}")
             return 143

@@ -17,7 +17,7 @@ class Saturation:
     improvement: float = 0.02
     window: int = 20
     at_least: int = 40
-    latest: float = 0.7  # of all steps
+    latest: float = 0.7  # of all steps, or of the run's tokens
 
     def __post_init__(self) -> None:
         require_between("smoothing", self.smoothing, 0.0, 0.999)
@@ -26,10 +26,15 @@ class Saturation:
         require_between("at_least", self.at_least, 0, 1e6)
         require_between("latest", self.latest, 0.0, 1.0)
 
-    def reached(self, mean_tokens: Sequence[float], total_steps: int) -> bool:
-        """After these steps' mean lengths, one a step from the first, is Stage I over?"""
+    def reached(
+        self, mean_tokens: Sequence[float], total_steps: int, tokens_spent: float = 0.0
+    ) -> bool:
+        """After these steps' mean lengths, one a step from the first, is Stage I over?
+
+        `tokens_spent` is the share of the run's token budget that is used, 0 without one.
+        """
         done = len(mean_tokens)
-        if done >= self.latest * total_steps:
+        if max(done / total_steps, tokens_spent) >= self.latest:
             return True
         if done < self.at_least or done <= self.window:
             return False

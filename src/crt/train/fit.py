@@ -14,6 +14,7 @@ from transformers import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.core.batch import Batch, batch_of
+from crt.core.budgets import budgets
 from crt.core.guard import EDGE, paired_gap, slack_of
 from crt.core.objectives import Objective, Shorten
 from crt.engines.local import CRTTrainer
@@ -62,6 +63,8 @@ def fit(
 ) -> None:
     """Trains a stage to its end, from the start or from where it was left."""
     saved = left_at(run, stage, workshop.ranks)
+    if saved and ended_at(run, stage, stage.first + step_of(saved)):
+        return
     policy, adapter = workshop.load_to_train(stage.start)
     order = problem_order(
         workshop.problems[0],
@@ -70,7 +73,7 @@ def fit(
         run.config.seed,
     )[stage.first :]
     asked = [problem for step in order for problem in step]
-    prompts = {problem.id: render(problem, workshop.template) for problem in asked}
+    prompts = prompts_of(workshop, stage, order)
     recorder = Recorder(
         run, stage.number, stage.first, lambda: measured(workshop, policy, floor), stage.over,
         stage.guarded, show,
@@ -84,6 +87,19 @@ def fit(
         raise Interrupted
 
 
+def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
+    """What is sent in each step; a problem may come again with another budget."""
+    template, seed, sent = workshop.template, workshop.config.seed, []
+    for number, problems in enumerate(order, stage.first):
+        ids = [problem.id for problem in problems]
+        asked: list[int | None] = [None] * len(ids)
+        if template.settings.budget != "none":
+            asked = [int(each) for each in budgets(stage.objective, seed, number, ids)]
+        pairs = zip(problems, asked, strict=True)
+        sent += [render(problem, template, budget) for problem, budget in pairs]
+    return sent
+
+
 def make_trainer(
     run: Run,
     workshop: Workshop,
@@ -91,7 +107,7 @@ def make_trainer(
     policy: LoadedModel,
     adapter: Any,
     asked: list[Problem],
-    prompts: dict[str, Prompt],
+    prompts: list[Prompt],
     reference: Reference,
     recorder: Recorder,
 ) -> CRTTrainer:
@@ -99,9 +115,12 @@ def make_trainer(
     config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     args = settings(config, folder, stage.steps, device, workshop.ranks.count)
-    rows = [{"prompt": _sent(prompts[p.id]), "problem_id": p.id} for p in asked]
+    rows = [
+        {"prompt": _sent(prompt), "problem_id": prompt.problem_id, "budget": prompt.budget}
+        for prompt in prompts
+    ]
     fast = FastRollouts(
-        list(prompts.values()), config.seed + stage.first, config.sampling.max_tokens,
+        prompts, config.seed + stage.first, config.sampling.max_tokens,
         config.sampling.top_p,
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
@@ -133,9 +152,10 @@ class Correctness:
         workshop: Workshop,
         policy: LoadedModel,
         problems: list[Problem],
-        prompts: dict[str, Prompt],
+        prompts: list[Prompt],
     ) -> None:
-        self.workshop, self.policy, self.prompts = workshop, policy, prompts
+        self.workshop, self.policy = workshop, policy
+        self.opens_thinking = {prompt.problem_id: prompt.opens_thinking for prompt in prompts}
         self.problems = {problem.id: problem for problem in problems}
 
     def __call__(
@@ -145,7 +165,7 @@ class Correctness:
         tokenizer, ends = self.policy.tokenizer, self.policy.files.ends
         texts = [response_text(tokenizer, ids, ends) for ids in completion_ids]
         grades = self.workshop.grader.grade_many(
-            item_of(text, self.problems[name], self.prompts[name].opens_thinking)
+            item_of(text, self.problems[name], self.opens_thinking[name])
             for text, name in zip(texts, problem_id, strict=True)
         )
         log_extra("problem_id", list(problem_id))
@@ -204,6 +224,12 @@ def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
         run.forget_after(stage.first + (step_of(saved) if saved else 0))
     ranks.wait()
     return last_finished(folder)
+
+
+def ended_at(run: Run, stage: Stage, step: int) -> bool:
+    """Whether the stage was over at this saved step: a kill came before the run could note it."""
+    rows = [row for row in run.steps if row["stage"] == stage.number and row["step"] <= step]
+    return step == stage.first + stage.steps or stage.over(rows)
 
 
 def last_finished(folder: Path) -> Path | None:

@@ -47,13 +47,14 @@ class Recorder(TrainerCallback):
         self.ranks = Ranks.found()
         self.rows = [row for row in run.steps if row["stage"] == stage]
         self.pending: dict[str, Any] = {}
-        self.terminated = False
+        self.terminated = self.ended = False
         self.clock = time.monotonic()
 
     def on_graded(self, trainer: CRTTrainer, step: Step) -> None:
         """A batch is sampled, graded and decided; the update comes after."""
         number = self.first + trainer.state.global_step + 1
         self.pending = {"step": number, "stage": self.stage, "left_out": len(step.left_out)}
+        self.pending["generated"] = sum(length for _, length, *_ in trainer._generated)
         if step.signal is not None:
             self.pending |= step.signal.row
         self._limit_ungraded(step)
@@ -85,7 +86,8 @@ class Recorder(TrainerCallback):
         """Ends the stage when it is over, and saves first when the process is asked to end."""
         step = self.first + state.global_step
         over = self.stop([*self.rows, self.pending] if self.pending else self.rows)
-        if over or self.terminated or state.global_step == state.max_steps:
+        self.ended = over or state.global_step == state.max_steps
+        if self.ended or self.terminated:
             control.should_save = control.should_training_stop = True
         if self._is_due(step):
             control.should_save = True
@@ -100,7 +102,7 @@ class Recorder(TrainerCallback):
     def _save(self, args: Any, state: Any) -> None:
         step = self.first + state.global_step
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        if self._is_due(step) or not self.terminated:
+        if self._is_due(step) or self.ended:
             self._checkpoint(saved, step)
         # Only now may a resumed run start from here: the run's own checkpoint is there too.
         write_json(saved / FINISHED, {"step": step})

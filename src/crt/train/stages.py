@@ -5,8 +5,9 @@ from typing import Any
 
 from crt.core.feasible import Candidate, shortest_feasible
 from crt.core.methods import Method, TwoStage
-from crt.core.objectives import LengthOnly, PrimalDual, Shorten
+from crt.core.objectives import PrimalDual, Shorten
 from crt.run import Run
+from crt.train.budget import Budget
 from crt.train.fit import Floor, Rows, Stage, against, fit
 from crt.train.reference import Reference
 from crt.train.workshop import Workshop
@@ -22,10 +23,9 @@ def train(run: Run, workshop: Workshop, show: Show) -> None:
         two_stages(run, workshop, run.config.method, reference, floor, show)
     else:
         objective = run.config.method
-        guarded = not isinstance(objective, LengthOnly)
-        stage = Stage(
-            1, objective, run.config.model.name, 0, run.config.schedule.steps, guarded=guarded
-        )
+        schedule, start = run.config.schedule, run.config.model.name
+        over = Budget(schedule.tokens).spent
+        stage = Stage(1, objective, start, 0, schedule.steps, guarded=objective.guarded, over=over)
         fit(run, workshop, stage, reference, floor, show)
     best = recommended(run)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
@@ -35,10 +35,11 @@ def two_stages(
     run: Run, workshop: Workshop, method: TwoStage, reference: Reference, floor: Floor, show: Show
 ) -> None:
     """Stage I until length saturates; Stage II from its shortest feasible checkpoint."""
-    steps = run.config.schedule.steps
+    steps, tokens = run.config.schedule.steps, run.config.schedule.tokens
 
     def saturated(rows: Rows) -> bool:
-        return method.saturation.reached([row["tokens"] for row in rows if "tokens" in row], steps)
+        lengths = [row["tokens"] for row in rows if "tokens" in row]
+        return method.saturation.reached(lengths, steps, Budget(tokens).share(rows))
 
     if "stage_one_ended" not in run.progress:
         most = int(method.saturation.latest * steps)
@@ -49,7 +50,9 @@ def two_stages(
     ended = run.progress["stage_one_ended"]
     start = str(run.checkpoint(run.progress["stage_two_from"]))
     reference = workshop.reference(workshop.load(start))  # π_ref^(I)
-    fit(run, workshop, Stage(2, method.refine, start, ended, steps - ended), reference, floor, show)
+    over = Budget.after(tokens, run.steps, ended).spent
+    stage = Stage(2, method.refine, start, ended, steps - ended, over=over)
+    fit(run, workshop, stage, reference, floor, show)
 
 
 def recommended(run: Run) -> Candidate:

@@ -16,32 +16,50 @@ EVERY = 5  # steps a line, where no one is watching
 class View:
     """A progress bar on a terminal, now and then a line elsewhere."""
 
-    def __init__(self, steps: int, done: int = 0, shown: bool = True) -> None:
-        self.steps, self.started, self.begun = steps, time.monotonic(), done
+    def __init__(
+        self,
+        steps: int,
+        done: int = 0,
+        shown: bool = True,
+        tokens: int | None = None,
+        generated: int = 0,
+    ) -> None:
+        self.steps, self.tokens, self.generated = steps, tokens, generated
+        self.started, self.begun = time.monotonic(), self._share(done)
         self.bar: Any = None
         if shown and sys.stderr.isatty():
             self.bar = _bar()
-            self.task = self.bar.add_task("", total=steps, completed=done, figures="")
+            self.task = self.bar.add_task("", total=1.0, completed=self.begun, figures="")
             self.bar.start()
 
     def __call__(self, row: dict[str, Any]) -> None:
         """One more step."""
-        figures = describe(row)
+        self.generated += row["generated"]
+        share = self._share(row["step"])
+        line = f"{self._place(row['step'])}  {describe(row)}"
         if self.bar is not None:
-            self.bar.update(self.task, completed=row["step"], figures=figures)
-        elif row["step"] % EVERY == 0 or row["step"] == self.steps:
-            print(
-                f"step {row['step']}/{self.steps}  {figures}  {self._left(row['step'])}", flush=True
-            )
+            self.bar.update(self.task, completed=share, figures=line)
+        elif row["step"] % EVERY == 0 or share >= 1:
+            print(f"{line}  {self._left(share)}", flush=True)
 
     def close(self) -> None:
         """Leaves the terminal as it was."""
         if self.bar is not None:
             self.bar.stop()
 
-    def _left(self, step: int) -> str:
-        each = (time.monotonic() - self.started) / max(1, step - self.begun)
-        return f"{each * (self.steps - step) / 60:.1f} min left"
+    def _share(self, step: int) -> float:
+        """How much of the run is done: by steps or by tokens, whichever is nearer to its end."""
+        spent = self.generated / self.tokens if self.tokens else 0.0
+        return min(1.0, max(step / self.steps, spent))
+
+    def _place(self, step: int) -> str:
+        if not self.tokens:
+            return f"step {step}/{self.steps}"
+        return f"step {step}, {min(1.0, self.generated / self.tokens):.0%} of the tokens"
+
+    def _left(self, share: float) -> str:
+        each = (time.monotonic() - self.started) / max(1e-9, share - self.begun)
+        return f"{each * (1 - share) / 60:.1f} min left"
 
 
 def describe(row: dict[str, Any]) -> str:
@@ -62,7 +80,6 @@ def describe(row: dict[str, Any]) -> str:
 def _bar() -> Any:
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         TextColumn,
         TimeRemainingColumn,
@@ -70,7 +87,6 @@ def _bar() -> Any:
 
     return Progress(
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
     )
