@@ -179,6 +179,7 @@ class SlotBatch:
             row.length += 1
         return self._spoken(rows, logits)
 
+    @torch.inference_mode()
     def drop(self, keys: Collection[Hashable]) -> None:
         """These leave at once; the last rows take their places."""
         for at in reversed(range(len(self.live))):
