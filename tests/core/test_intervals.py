@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from crt.core.intervals import bootstrap, mean_interval, non_inferiority, student_quantile
+from crt.core.intervals import (
+    bootstrap,
+    mean_interval,
+    non_inferiority,
+    student_quantile,
+    two_level,
+)
 from crt.core.metrics import AES1, aes
 
 
@@ -98,3 +104,34 @@ def test_an_equal_policy_is_certified_when_there_is_enough_data():
     chance = rng.random(1319)
     policy, reference = rng.binomial(16, chance) / 16, rng.binomial(16, chance) / 16
     assert non_inferiority(policy, reference, tolerance=0.01).held
+
+
+def test_two_seeds_without_noise_of_problems_are_drawn_alone():
+    # of seeds 0 and 1 the drawn means are 0, 0.5 and 1 with chances 1/4, 1/2 and 1/4
+    drawn = np.repeat([[0.0], [1.0]], 2000, axis=1)
+    assert two_level([0.0, 1.0], drawn, problems=50, seed=0) == (0.5, 0.0, 1.0, 50)
+    wide = two_level([0.0, 1.0], drawn, problems=50, seed=0, level=0.4)  # the middle half
+    assert (wide.low, wide.high) == (0.5, 0.5)
+
+
+def test_equal_seeds_leave_the_interval_over_problems():
+    values = np.random.default_rng(0).random(80)
+    alone = mean_interval(values, seed=0)
+    counts = np.random.default_rng(0).multinomial(80, np.full(80, 1 / 80), size=2000)
+    drawn = np.tile(counts @ values / 80, (3, 1))  # what each of three equal seeds gives
+    both = two_level([values.mean()] * 3, drawn, problems=80, seed=1)
+    assert both == pytest.approx(alone)
+
+
+def test_both_levels_add_up():
+    # three seeds with means spread by 0.1 and problems that move them all by 0.1: the seeds' part
+    # of the variance of the mean is 0.1² · (2/3) / 3, the problems' 0.1²
+    shift = 0.1 * np.random.default_rng(0).standard_normal(200_000)
+    values = np.array([-0.1, 0.0, 0.1])
+    found = two_level(values, values[:, None] + shift, problems=50, seed=2, level=0.6827)
+    assert (found.high - found.low) / 2 == pytest.approx((0.01 * 2 / 9 + 0.01) ** 0.5, rel=0.02)
+
+
+def test_a_resample_without_value_leaves_no_interval():
+    found = two_level([0.0, 1.0], [[0.0, np.nan], [1.0, 1.0]], problems=5, seed=0)
+    assert found.value == 0.5 and np.isnan(found.low) and np.isnan(found.high)

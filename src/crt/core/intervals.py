@@ -53,6 +53,30 @@ def mean_interval(by_problem: ArrayLike, seed: int) -> Interval:
     return bootstrap(np.asarray, by_problem, seed=seed)
 
 
+def two_level(
+    values: ArrayLike, drawn: ArrayLike, problems: int, seed: int, level: float = 0.95
+) -> Interval:
+    """The mean of a figure over training seeds, with an interval over seeds and problems.
+
+    `values` (S,) is the figure of each seed; `drawn` (S, R) the same with the problems of each
+    seed's evaluation drawn anew, the same problems for all seeds in a resample because all of
+    them were asked the same. Every resample then draws S seeds too, with replacement.
+    """
+    figure, resampled = np.asarray(values, dtype=float), np.asarray(drawn, dtype=float)
+    seeds = figure.size
+    if figure.ndim != 1 or not seeds or resampled.ndim != 2 or resampled.shape[0] != seeds:
+        raise ValueError("A two-level bootstrap needs (S,) values and (S, R) resamples of them.")
+    value = float(figure.mean())
+    if not np.isfinite(resampled).all() or not np.isfinite(value):
+        return Interval(value, float("nan"), float("nan"), problems)
+    counts = np.random.default_rng(seed).multinomial(
+        seeds, np.full(seeds, 1.0 / seeds), size=resampled.shape[1]
+    )  # (R, S): how often each seed is drawn
+    means = (counts.T * resampled).sum(axis=0) / seeds
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, min(float(low), value), max(float(high), value), problems)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Is the accuracy within `tolerance` of the reference's? Held only when the data show it."""

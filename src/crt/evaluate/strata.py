@@ -26,13 +26,20 @@ def interval(
     `crt.core.intervals.bootstrap`. The interval is NaN where some resample has no value.
     """
     problems = sum(len(stratum[0][0]) for stratum in strata)
+    value, drawn = resampled(statistic, strata, seed)
+    if not np.isfinite(drawn).all() or not np.isfinite(value):
+        return Interval(value, float("nan"), float("nan"), problems)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(value, min(float(low), value), max(float(high), value), problems)
+
+
+def resampled(
+    statistic: Callable[..., Array], strata: Sequence[Stratum], seed: int = SEED
+) -> tuple[float, Array]:
+    """The figure, and (R,) what it is in each resample; draws depend on sizes and seed alone."""
     drawn = [_drawn(stratum, _counts(len(stratum[0][0]), seed + i)) for i, stratum in _of(strata)]
     value = float(statistic(*np.mean([_whole(stratum) for stratum in strata], axis=0)))
-    resampled = np.asarray(statistic(*np.mean(drawn, axis=0)))
-    if not np.isfinite(resampled).all() or not np.isfinite(value):
-        return Interval(value, float("nan"), float("nan"), problems)
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(value, min(float(low), value), max(float(high), value), problems)
+    return value, np.asarray(statistic(*np.mean(drawn, axis=0)))
 
 
 def same(value: Array) -> Array:
