@@ -65,7 +65,8 @@ def test_the_papers_settings_are_the_papers():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_can_be_named(name):
-    config = config_of(table(method={"type": name}))
+    prompt = {"budget": name.replace("_", "-"), "budget_tokens": 500} if "l1" in name else {}
+    config = config_of(table(method={"type": name}, prompt=prompt))
     assert type(config.method) is METHODS[name]
     assert what_would_run(config)
 

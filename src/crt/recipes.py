@@ -14,7 +14,7 @@ from crt.settings import Table, sentences, unknown_keys
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes."""
-    data = _read(path)
+    data = _with_base(path, _read(path))
     data.pop("versions", None)  # a run's config.json says what it ran with
     for override in overrides:
         _override(data, override)
@@ -30,6 +30,32 @@ def config_of(data: Table, where: str = "the configuration") -> RunConfig:
         return RunConfig.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
         raise ConfigError(f"{where}: " + "\n".join(sentences(error))) from None
+
+
+def _with_base(path: Path, data: Table) -> Table:
+    """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own."""
+    base = data.pop("base", None)
+    if base is None:
+        return data
+    if not isinstance(base, str) or not base.endswith(".toml"):
+        raise ConfigError(f"{path}: base = {base!r} should be the path of a recipe (.toml).")
+    below = _read(path.parent / base)
+    if "base" in below:
+        raise ConfigError(f"{path}: its base {base} has a base itself; one level is all there is.")
+    if "method" in data:
+        below.pop("method", None)  # settings of one method mean nothing to another
+    return _merged(below, data)
+
+
+def _merged(below: Table, above: Table) -> Table:
+    """The sections of both, value by value; what is above wins."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _merged(old, value)
+        both[key] = value
+    return both
 
 
 def _read(path: Path) -> Table:

@@ -7,6 +7,7 @@ from typing import Any
 from crt.config import RunConfig
 from crt.core.methods import Method, TwoStage
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
+from crt.core.state import setting_fields
 
 
 def what_would_run(config: RunConfig) -> list[str]:
@@ -78,6 +79,22 @@ def _objective(method: Method | Refine) -> str:
             return "Length only: a control without a guard; expect it to collapse."
         case TwoStage():
             raise AssertionError("a stage is not made of stages")
+        case _:
+            return _baseline(method)
+
+
+def _baseline(method: Method) -> str:
+    """The first sentence of its docstring, which holds the formula, and its settings."""
+    told = (type(method).__doc__ or type(method).__name__).splitlines()[0]
+    settings = {name: getattr(method, name) for name in setting_fields(method)}
+    given = ", ".join(f"{name} = {_plain(value)}" for name, value in settings.items())
+    return f"{told} Settings: {given}."
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", then ".join(_plain(each) for each in value)
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _evaluation(config: RunConfig) -> str:

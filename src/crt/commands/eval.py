@@ -165,6 +165,8 @@ def _prompt_of(args: argparse.Namespace, own: Any) -> Any:
     given = _given(args, PROMPT)
     if args.budget_style is not None:
         given["budget"] = args.budget_style
+        if args.budget_style == "none":
+            given["budget_tokens"] = None
     return replace(own.prompt if own else PromptSettings(), **given)
 
 

@@ -17,7 +17,7 @@ from crt.core.batch import Array, Batch, TruncatedAs, batch_of
 from crt.core.objectives import Objective
 from crt.core.signal import Signal, signal
 from crt.core.state import state_of, with_state
-from crt.engines.padding import packed
+from crt.engines.padding import packed, scored_by_length
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -38,10 +38,10 @@ class Step:
 class CRTTrainer(GRPOTrainer):
     """In place of `GRPOTrainer`, with an objective and the reference it guards against.
 
-    The data set needs the column `problem_id`; the one reward function says 1 for a correct
-    response, 0 for a wrong one and None for one that could not be graded. `reference` holds
-    rollouts of the frozen policy for every problem, or finds them by id. `on_step` is told of
-    every step, the same on every rank.
+    The data set needs the column `problem_id`, and `budget` if prompts state one; the one reward
+    function says 1 for a correct response, 0 for a wrong one and None for one that could not be
+    graded. `reference` holds rollouts of the frozen policy for every problem, or finds them by id.
+    `on_step` is told of every step, the same on every rank.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class CRTTrainer(GRPOTrainer):
         self.truncated_as: TruncatedAs = truncated_as
         self.on_step = on_step
         self._generated: list[tuple[str, int, bool]] = []
+        self._budgets: list[int | None] = []
         self._rewards = torch.zeros(0)
         self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
         _require_one_update_a_batch(self)
@@ -75,6 +76,7 @@ class CRTTrainer(GRPOTrainer):
             for example, ids in zip(inputs, completion_ids_list, strict=True)
         ]
         self._generated = gather_object(mine)
+        self._budgets = gather_object([example.get("budget") for example in inputs])
         self._rewards = rewards[:, 0]
         return rewards
 
@@ -101,7 +103,9 @@ class CRTTrainer(GRPOTrainer):
     def _decide(self) -> tuple[Array, Step]:
         """(P, G) advantages, 0 for problems left out; the same on every rank."""
         size = cast(int, self.num_generations)
-        batch, _ = batch_of(rollouts_of(self._generated, self._rewards), self.truncated_as)
+        batch, _ = batch_of(
+            rollouts_of(self._generated, self._rewards, self._budgets), self.truncated_as
+        )
         reference = self.reference(batch.problem_ids) if batch else None
         asked = [problem_id for problem_id, _, _ in self._generated[::size]]
         both = _problems(batch) & _problems(reference)
@@ -132,6 +136,26 @@ class CRTTrainer(GRPOTrainer):
         self._buffered_inputs = packed(self._buffered_inputs)
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """TRL's log-probabilities; a pass without gradient is spared the padding."""
+        whole = super()._get_per_token_logps_and_entropies
+        if torch.is_grad_enabled() or any(value is not None for value in others.values()):
+            return whole(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)
+
+        def score(ids: torch.Tensor, mask: torch.Tensor, width: int) -> torch.Tensor:
+            return whole(model, ids, mask, width)[0]
+
+        rows = batch_size or len(input_ids)
+        return scored_by_length(score, input_ids, attention_mask, logits_to_keep, rows), None, None
+
     @property
     def _training(self) -> bool:
         return cast(torch.nn.Module, self.model).training
@@ -155,11 +179,17 @@ def _problems(batch: Batch | None) -> frozenset[str]:
     return frozenset(batch.problem_ids if batch else ())
 
 
-def rollouts_of(generated: Sequence[tuple[str, int, bool]], rewards: torch.Tensor) -> list[Rollout]:
+def rollouts_of(
+    generated: Sequence[tuple[str, int, bool]],
+    rewards: torch.Tensor,
+    budgets: Sequence[int | None],
+) -> list[Rollout]:
     """TRL's rollouts as ours; the reward is the verdict."""
     return [
-        Rollout(problem_id, "", length, "length" if truncated else "eos", _verdict(reward))
-        for (problem_id, length, truncated), reward in zip(generated, rewards.tolist(), strict=True)
+        Rollout(name, "", length, "length" if cut else "eos", _verdict(reward), None, budget)
+        for (name, length, cut), reward, budget in zip(
+            generated, rewards.tolist(), budgets, strict=True
+        )
     ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crt.core.batch import Array, Batch
+from crt.core.budgets import budgets
 from crt.core.objectives import Objective, Refine, Shorten
 from crt.core.saturation import Saturation
 from crt.core.signal import Row, signal
@@ -86,6 +87,7 @@ class Training:
     group_size: int = 16
     rate: float = 0.25
     reference_rollouts: int = 128  # a noisy reference is a wrong floor
+    seed: int = 0  # of the budgets that a method draws; the policy cannot read them
 
 
 def fit(
@@ -101,6 +103,8 @@ def fit(
     tokens: list[float] = []
     while len(rows) < training.steps and not stop(tokens):
         batch, style = policy.sample(training.group_size, rng)
+        asked = budgets(objective, training.seed, len(rows), batch.problem_ids)
+        batch = replace(batch, budget=asked)
         step, objective = signal(objective, batch, reference)
         policy = policy.stepped(style, step.advantages, training.rate)
         rows.append(

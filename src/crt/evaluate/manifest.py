@@ -63,6 +63,8 @@ def manifest(
 def prompt_part(settings: PromptSettings | None, budget: int | None, hash: str | None) -> Manifest:
     """How questions were put; None where somebody else put them."""
     plain = None if settings is None else {**asdict(settings), "few_shot": _lists(settings)}
+    if settings is not None and budget is None:
+        budget = settings.budget_tokens
     return {"settings": plain, "budget": budget, "hash": hash}
 
 

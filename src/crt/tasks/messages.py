@@ -36,6 +36,9 @@ class PromptSettings:
     budget: BudgetStyle = "none"
     """How a token budget is stated: L1 ends the user turn, ThinkPrune the system prompt."""
 
+    budget_tokens: int | None = None
+    """What a stated budget speaks of where the method draws none: measuring and evaluation."""
+
     plain: str | None = None
     """For a model without a chat template: a text with `{prompt}` in it."""
 
@@ -45,7 +48,7 @@ class PromptSettings:
 
 def to_messages(question: str, settings: PromptSettings, budget: int | None) -> tuple[Message, ...]:
     """System prompt, earlier turns and the question, with the budget where its method puts it."""
-    sentence = _budget_sentence(settings, budget)
+    sentence = _budget_sentence(settings, settings.budget_tokens if budget is None else budget)
     user = settings.instruction.replace("{question}", question)
     system = settings.system
     if settings.budget == "thinkprune":

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import signal as signals
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,18 @@ def fit(
 
 def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
     """What is sent in each step; a problem may come again with another budget."""
-    template, seed, sent = workshop.template, workshop.config.seed, []
+    template, seed = workshop.template, workshop.config.seed
+    rendered: dict[tuple[str, int | None], Prompt] = {}
+    sent: list[Prompt] = []
     for number, problems in enumerate(order, stage.first):
-        ids = [problem.id for problem in problems]
-        asked: list[int | None] = [None] * len(ids)
+        asked: list[int | None] = [None] * len(problems)
         if template.settings.budget != "none":
+            ids = [problem.id for problem in problems]
             asked = [int(each) for each in budgets(stage.objective, seed, number, ids)]
-        pairs = zip(problems, asked, strict=True)
-        sent += [render(problem, template, budget) for problem, budget in pairs]
+        for problem, budget in zip(problems, asked, strict=True):
+            if (problem.id, budget) not in rendered:
+                rendered[problem.id, budget] = render(problem, template, budget)
+            sent.append(rendered[problem.id, budget])
     return sent
 
 
@@ -181,9 +185,14 @@ class Correctness:
 def measured(workshop: Workshop, policy: LoadedModel, floor: Floor) -> dict[str, Any]:
     """Accuracy and length of the policy on the validation problems, and how it stands."""
     rollouts = workshop.measured(workshop.policy(policy))
-    batch, left_out = batch_of(rollouts, workshop.config.grading.truncated)
+    return figures(*batch_of(rollouts, workshop.config.grading.truncated), floor)
+
+
+def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[str, Any]:
+    """What a checkpoint's record says of a measurement."""
     if batch is None:
-        return {"accuracy": None, "tokens": None, "feasible": False, "left_out": len(left_out)}
+        unknown = dict.fromkeys(("accuracy", "tokens", "margin", "rollouts"))
+        return unknown | {"feasible": False, "left_out": len(left_out)}
     return {
         "accuracy": batch.accuracy,
         "tokens": batch.mean_length,

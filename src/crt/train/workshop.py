@@ -28,7 +28,11 @@ class Workshop:
     def __init__(self, config: RunConfig, cache: Path) -> None:
         self.config, self.cache = config, cache
         self.base = self.load(config.model.name)
-        self.template: Template = prepare(self.base.tokenizer, config.prompt)  # pyright: ignore[reportArgumentType]
+        tokenizer: Any = self.base.tokenizer
+        self.template: Template = prepare(tokenizer, config.prompt)
+        # The reference is the model as it was: no budget is stated to it.
+        unstated = replace(config.prompt, budget="none", budget_tokens=None)
+        self.plain: Template = prepare(tokenizer, unstated)
         sampling = config.sampling
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
         grading = config.grading
@@ -81,14 +85,15 @@ class Workshop:
         others = load_mixture(validation.data, split="test", **options).problems
         return list(train), list(others[: validation.problems])
 
-    def policy(self, model: LoadedModel) -> Policy:
-        """A model that answers problems as in training."""
-        return Policy(model.model, model.files.ends, self.template, self.grader, self.sampling)
+    def policy(self, model: LoadedModel, template: Template | None = None) -> Policy:
+        """A model that answers problems as in training, or to other prompts."""
+        template = template or self.template
+        return Policy(model.model, model.files.ends, template, self.grader, self.sampling)
 
     def reference(self, model: LoadedModel) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
         settings = self.config.reference
-        policy = self.policy(model)
+        policy = self.policy(model, self.plain)
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
@@ -106,7 +111,7 @@ class Workshop:
         return {
             "model": model.hash,
             "dtype": model.dtype,
-            "prompt": self.template.hash,
+            "prompt": self.plain.hash,
             "max_tokens": self.sampling.max_tokens,
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
