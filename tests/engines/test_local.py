@@ -265,3 +265,29 @@ def test_packed_rows_are_sorted_and_cut():
     assert large["completion_ids"].shape == (2, 8)
     assert small["completion_ids"][1].tolist() == batch["completion_ids"][3, :2].tolist()
     assert math.isclose(small["num_items_in_batch"], 13)
+
+
+def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
+    # Prompts of 1 to 3 tokens padded to 4, completions of 1 to 5 padded to 6: the log-probabilities
+    # are those of the padded pass, and fewer positions are computed.
+    made = trainer(tmp_path, tokenizer, AccuracyOnly(), reference(0.5))
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, len(WORDS), (6, 10), generator=generator)
+    mask = torch.zeros_like(ids)
+    for row, (prompt, completion) in enumerate([(1, 5), (3, 1), (2, 2), (3, 3), (1, 1), (2, 4)]):
+        mask[row, 4 - prompt : 4 + completion] = 1
+    computed = []
+    hook = made.model.register_forward_pre_hook(
+        lambda _, args, kwargs: computed.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    with torch.no_grad():
+        ours, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, 6, 2)
+        spared = sum(computed)
+        theirs, _, _ = super(CRTTrainer, made)._get_per_token_logps_and_entropies(
+            made.model, ids, mask, 6, 2
+        )
+    hook.remove()
+    inside = mask[:, 4:].bool()
+    assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
+    # Sorted by length, in twos: (1,1) (3,1) → 3 + 1; (2,2) (1,5) → 2 + 5; (3,3) (2,4) → 3 + 4.
+    assert spared == 2 * (4 + 7 + 7) and sum(computed) - spared == 60

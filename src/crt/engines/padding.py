@@ -1,5 +1,6 @@
 """Micro-batches without the padding: rows of like length together, each batch as wide as needed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,3 +48,26 @@ def trimmed(batch: MicroBatch) -> MicroBatch:
             value = value[:, :completion]
         kept[name] = value
     return kept
+
+
+def scored_by_length(
+    score: Callable[[Tensor, Tensor, int], Tensor],
+    ids: Tensor,
+    mask: Tensor,
+    completion_width: int,
+    rows_at_once: int,
+) -> Tensor:
+    """What `score(ids, mask, completion width)` says of every completion token, 0 for padding.
+
+    Rows are padded at both ends. They go through `score` in chunks of like length, each as narrow
+    as its rows allow.
+    """
+    prompts = mask.shape[1] - completion_width
+    order = mask.sum(1).argsort(stable=True)
+    found = torch.zeros(len(ids), completion_width, device=ids.device)
+    for rows in order.split(rows_at_once):
+        prompt = int(mask[rows, :prompts].sum(1).max())
+        completion = max(int(mask[rows, prompts:].sum(1).max()), 1)
+        kept = slice(prompts - prompt, prompts + completion)
+        found[rows, :completion] = score(ids[rows, kept], mask[rows, kept], completion)
+    return found
