@@ -122,8 +122,13 @@ class ValidationConfig(Part):
 
     data: tuple[Text, ...] = ()
     """Names of data sets; without any, problems are taken out of the training data."""
-    problems: Count = 64
-    rollouts: Count = 8
+    problems: Count = 128
+    rollouts: Count = 2
+    """Per problem and checkpoint; many problems tell more than many rollouts."""
+    final_rollouts: Annotated[int, Field(ge=0)] = 16
+    """The checkpoint in question is measured again with so many before it is chosen; 0: is not."""
+    finalists: Count = 4
+    """At most so many are."""
 
 
 class PreflightConfig(Part):

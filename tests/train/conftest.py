@@ -38,6 +38,8 @@ rollouts = 4
 [validation]
 problems = 4
 rollouts = 2
+final_rollouts = 3
+finalists = 2
 [optim]
 learning_rate = 1e-2
 kl = 0.01

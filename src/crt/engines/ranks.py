@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Ranks:
             from accelerate import PartialState
 
             PartialState(cpu=not _has_gpu()).wait_for_everyone()
+
+    def gathered(self, rows: list[Any]) -> list[Any]:
+        """The rows of every process, one process after the other, for all of them."""
+        if self.count == 1:
+            return rows
+        from accelerate.utils import gather_object
+
+        self.wait()  # which also makes the processes' group, if nothing has yet
+        return gather_object(rows)
 
 
 def _has_gpu() -> bool:

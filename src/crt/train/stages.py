@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from crt.core.feasible import Candidate, shortest_feasible
 from crt.core.methods import Method, TwoStage
 from crt.core.objectives import PrimalDual, Shorten
 from crt.run import Run
 from crt.train.budget import Budget
+from crt.train.choice import confirmed
 from crt.train.fit import Floor, Rows, Stage, against, fit
 from crt.train.reference import Reference
 from crt.train.workshop import Workshop
@@ -27,7 +27,7 @@ def train(run: Run, workshop: Workshop, show: Show) -> None:
         over = Budget(schedule.tokens).spent
         stage = Stage(1, objective, start, 0, schedule.steps, guarded=objective.guarded, over=over)
         fit(run, workshop, stage, reference, floor, show)
-    best = recommended(run)
+    best = confirmed(run, workshop, floor)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
 
 
@@ -45,7 +45,8 @@ def two_stages(
         most = int(method.saturation.latest * steps)
         stage = Stage(1, method.shorten, run.config.model.name, 0, most, over=saturated)
         fit(run, workshop, stage, reference, floor, show)
-        run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=recommended(run).step)
+        best = confirmed(run, workshop, floor)
+        run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
 
     ended = run.progress["stage_one_ended"]
     start = str(run.checkpoint(run.progress["stage_two_from"]))
@@ -53,17 +54,6 @@ def two_stages(
     over = Budget.after(tokens, run.steps, ended).spent
     stage = Stage(2, method.refine, start, ended, steps - ended, over=over)
     fit(run, workshop, stage, reference, floor, show)
-
-
-def recommended(run: Run) -> Candidate:
-    """The shortest feasible of the run's checkpoints so far, by their records."""
-    return shortest_feasible(
-        [
-            Candidate(step, record["accuracy"], record["tokens"], record["margin"])
-            for step, record in run.checkpoints.items()
-            if record["margin"] is not None
-        ]
-    )
 
 
 def guard_of(method: Method) -> Shorten:

@@ -1,0 +1,69 @@
+"""Which checkpoint a run hands over: the shortest feasible one, by a measurement of its own."""
+
+from typing import Any
+
+from crt.core.batch import batch_of
+from crt.core.feasible import Candidate, shortest_feasible
+from crt.engines.policy import Policy
+from crt.errors import GradingError
+from crt.files import write_json
+from crt.run import RECORD, Run
+from crt.train.fit import Floor, figures
+from crt.train.workshop import Workshop
+from crt.types import Rollout
+
+FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
+
+
+def confirmed(run: Run, workshop: Workshop, floor: Floor) -> Candidate:
+    """The shortest feasible checkpoint, measured again with `validation.final_rollouts`.
+
+    The shortest of many that seem feasible is often one that was lucky. So the one in question is
+    drawn anew and more finely; if it fails, the next is in question, a few times at most.
+    """
+    settings = run.config.validation
+    if not settings.final_rollouts:
+        return recommended(run.checkpoints)
+    for _ in range(settings.finalists):
+        step = recommended(run.checkpoints).step
+        if run.checkpoints[step].get("final"):
+            break
+        measure_again(run, workshop, step, floor)
+    final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
+    return recommended(final)
+
+
+def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None:
+    """A finer measurement in place of the first, which stays in the record beside it."""
+    folder = run.checkpoint(step)
+    rollouts = share_of_each(workshop, workshop.policy(workshop.load(str(folder))))
+    batch, left_out = batch_of(rollouts, run.config.grading.truncated)
+    if workshop.ranks.writes:
+        record = run.checkpoints[step]
+        first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
+        found = figures(batch, left_out, floor) | {"final": True, "first": first}
+        write_json(folder / RECORD, record | found)
+    workshop.ranks.wait()
+
+
+def share_of_each(workshop: Workshop, policy: Policy) -> list[Rollout]:
+    """Every process draws for its share of the validation problems; all get the whole."""
+    ranks, copies = workshop.ranks, workshop.config.validation.final_rollouts
+    mine = workshop.problems[1][ranks.rank :: ranks.count]
+    drawn = policy.rollouts(mine, copies, workshop.config.seed, FINAL_DRAW) if mine else []
+    return ranks.gathered(drawn)
+
+
+def recommended(records: dict[int, dict[str, Any]]) -> Candidate:
+    """The shortest feasible checkpoint by these records, step → record."""
+    candidates = [
+        Candidate(step, record["accuracy"], record["tokens"], record["margin"])
+        for step, record in records.items()
+        if record["margin"] is not None
+    ]
+    if not candidates:
+        raise GradingError(
+            f"none of {len(records)} checkpoints could be graded on the validation problems, so "
+            "none can be chosen: look at the grader's settings and at the rollouts."
+        )
+    return shortest_feasible(candidates)
