@@ -82,6 +82,14 @@ def render(problem: Problem, template: Template, budget: int | None = None) -> P
     return Prompt(problem.id, messages, text, ids, opens_thinking(tail), budget)
 
 
+def render_turns(turns: Sequence[Message], template: Template) -> Prompt:
+    """A conversation that somebody else put; what would become a control token in it is broken."""
+    safe = tuple({**turn, "content": _broken(turn["content"], template)} for turn in turns)
+    text = _text(template, safe)
+    tail = text.rpartition(safe[-1]["content"].strip())[2]
+    return Prompt("", safe, text, _token_ids(text, template), opens_thinking(tail))
+
+
 def opens_thinking(tail: str) -> bool:
     """Whether the text after the user's turn leaves a `<think>` open."""
     return tail.rfind("<think>") > tail.rfind("</think>")
@@ -102,9 +110,14 @@ def _safe(problem: Problem, template: Template) -> str:
             f"the question of {problem.id!r} contains {found[0]!r}, which the tokenizer reads as a "
             "control token: remove the problem, or set special_text = 'break' to put a space in it"
         )
-    for token in found:  # a space after its first letter, so that it stays text
-        question = question.replace(token, f"{token[0]} {token[1:]}")
-    return question
+    return _broken(question, template)
+
+
+def _broken(text: str, template: Template) -> str:
+    """The text with a space after the first letter of every control token, so that it stays text."""
+    for token in template.control_tokens:
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
 
 
 def _text(

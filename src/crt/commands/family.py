@@ -1,0 +1,108 @@
+"""crt family: a run's verbosity levels, chosen from its evaluation and written with their proof."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crt.serve.family import Family
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, measured on what, how many levels."""
+    parser.add_argument("run", type=Path, help="a run's folder")
+    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],… (the run's own evaluation data)")
+    parser.add_argument("--evaluation", help="a series that is there: evaluations/NAME of the run")
+    parser.add_argument("--levels", type=int, default=4, help="at most so many, full included (4)")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.01, help="accuracy a level may lose (0.01: one point)"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="offer levels that do not hold the certificate, too"
+    )
+    parser.add_argument("--name", help="what clients call the family (the run's name)")
+    parser.add_argument("--out", type=Path, help="the file (RUN/family.json)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluates what has to be, chooses, writes, and shows the levels."""
+    from crt.errors import ConfigError
+    from crt.evaluate.progress import progress
+    from crt.files import write_json
+    from crt.run import Run
+    from crt.serve.build import evaluated, family_of
+    from crt.serve.family import FAMILY
+
+    if args.data and args.evaluation:
+        raise ConfigError("--data evaluates, --evaluation takes what is there: give one of them")
+    found = Run.open(args.run)
+    if args.evaluation:
+        folder = found.path / "evaluations" / args.evaluation
+    else:
+        names = [name.strip() for name in (args.data or "").split(",") if name.strip()]
+        with progress(str(found.path)) as tell:
+            folder = evaluated(found, names, tell=lambda _: tell, note=_note)
+    file = args.out or found.path / FAMILY
+    family = family_of(
+        found,
+        folder,
+        file.absolute(),
+        name=args.name,
+        levels=args.levels,
+        tolerance=args.tolerance,
+        uncertified=args.all,
+    )
+    write_json(file, family.model_dump(mode="json"))
+    show(family)
+    _note(f"{file} is written; next: crt serve {file}")
+    return 0
+
+
+def show(family: "Family") -> None:
+    """A row a level, and what is missing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table("level", "step", "Acc %", "95 %", "Len", "saved", "R_zip", "certificate")
+    for level in family.levels:
+        table.add_row(
+            level.name,
+            str(level.step) if level.step else "base",
+            f"{level.acc.value:.1f}",
+            f"{level.acc.low:.1f} – {level.acc.high:.1f}",
+            f"{level.len.value:.1f}",
+            f"{level.saved.value:.0f} %" if level.saved else "",
+            f"{level.r_zip.value:.3f}" if level.r_zip else "",
+            certificate_cell(level.certificate),
+        )
+    console.print(table)
+    problems = family.levels[-1].acc.problems
+    console.print(
+        f"{problems} problems, {family.measured.rollouts} responses each; "
+        f"chosen from {family.candidates} checkpoints. The certificate's number is what accuracy "
+        f"gains or loses at worst against the base, in points, with 95 % confidence; it is held "
+        f"from {-100 * family.tolerance:g}."
+    )
+    if len(family.levels) == 1:
+        points = 100 * family.tolerance
+        console.print(
+            f"No checkpoint is shown to be within {points:g} points of the base: measure on more "
+            "problems (--data), allow more (--tolerance), or offer levels without certificate "
+            "(--all)."
+        )
+
+
+def certificate_cell(held: Any) -> str:
+    """`held`, or how much could be lost."""
+    if held is None:
+        return "reference"
+    verdict = "held" if held.held else "not held"
+    return f"{verdict}, {100 * held.lower_bound:+.1f}"
+
+
+def _note(sentence: str) -> None:
+    from crt.evaluate.render import printable
+
+    print(printable(sentence), file=sys.stderr)

@@ -1,0 +1,80 @@
+"""Which checkpoints become levels: feasible in accuracy, not beaten, spread over the lengths."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crt.core.guard import EDGE
+
+FULL = "full"
+WORDS = ("concise", "balanced", "detailed")  # by length; the base is `full`
+MOST_LEVELS = 16
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A checkpoint as it was measured; `difference` and `lower_bound` are against the base."""
+
+    name: str
+    accuracy: float  # in [0, 1], as are the two below
+    length: float
+    difference: float
+    lower_bound: float
+
+    def feasible(self, tolerance: float) -> bool:
+        """Its accuracy is within the tolerance of the base's, as measured."""
+        return self.difference >= -tolerance - EDGE
+
+    def certified(self, tolerance: float) -> bool:
+        """The same with confidence."""
+        return self.lower_bound >= -tolerance - EDGE
+
+
+def pareto_front(points: Sequence[Measured]) -> list[Measured]:
+    """Those that no other beats in accuracy and length, shortest first."""
+    ordered = sorted(points, key=lambda p: (p.length, -p.accuracy, p.name))
+    front: list[Measured] = []
+    for point in ordered:
+        if not front or point.accuracy > front[-1].accuracy + EDGE:
+            front.append(point)
+    return front
+
+
+def spread(front: Sequence[Measured], count: int, longest: float) -> list[Measured]:
+    """At most `count` of them: the shortest, and those nearest to equal ratios up to `longest`."""
+    if count < 1 or not front:
+        return []
+    chosen = [front[0]]
+    ratio = longest / front[0].length
+    for step in range(1, count):
+        target = front[0].length * ratio ** (step / count)
+        left = [point for point in front if point not in chosen]
+        if left:
+            chosen.append(min(left, key=lambda p: abs(math.log(p.length / target))))
+    return sorted(chosen, key=lambda p: p.length)
+
+
+def level_names(count: int) -> list[str]:
+    """Names for checkpoints, shortest first: words for up to three, numbers for more."""
+    if count <= len(WORDS):
+        return list(WORDS[:count])
+    return [f"level-{number}" for number in range(1, count + 1)]
+
+
+def choose(
+    points: Sequence[Measured],
+    base_length: float,
+    *,
+    levels: int,
+    tolerance: float,
+    uncertified: bool = False,
+) -> list[tuple[str, Measured]]:
+    """Names and checkpoints of the levels below `full`, shortest first.
+
+    Without `uncertified` only those that hold the certificate are looked at.
+    """
+    fit = [p for p in points if 0 < p.length < base_length and p.feasible(tolerance)]
+    if not uncertified:
+        fit = [point for point in fit if point.certified(tolerance)]
+    chosen = spread(pareto_front(fit), levels - 1, base_length)
+    return list(zip(level_names(len(chosen)), chosen, strict=True))
