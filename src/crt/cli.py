@@ -14,6 +14,10 @@ VERBS = {
     "eval": "sample a model on data sets, grade, and measure with intervals",
     "score": "grade and measure completions from a file",
     "compare": "the paper's tables from evaluations",
+    "bench-methods": "train methods with several seeds on the same work, and compare them",
+    "family": "choose a run's verbosity levels from its evaluation",
+    "serve": "serve the levels to OpenAI clients, with a playground",
+    "export": "write one level as a model folder with its card",
     "ask": "ask the pocket model, or another, one question",
     "pocket": "make the pocket model again, or measure it",
     "data": "list, load and check data sets",
@@ -25,8 +29,13 @@ EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
         ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "trl", "peft"), "train"
     ),
     **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
-    **dict.fromkeys(("fastapi", "uvicorn"), "serve"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx"), "serve"),
 }
+
+
+def module_of(verb: str) -> str:
+    """Where a verb lives; a module's name has no dash."""
+    return f"crt.commands.{verb.replace('-', '_')}"
 
 
 def parser_for(verb: str | None) -> argparse.ArgumentParser:
@@ -40,7 +49,7 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
     for name, line in VERBS.items():
         chosen = verbs.add_parser(name, help=line, description=line.capitalize() + ".")
         if name == verb:
-            importlib.import_module(f"crt.commands.{name}").add_arguments(chosen)
+            importlib.import_module(module_of(name)).add_arguments(chosen)
     return parser
 
 
@@ -66,7 +75,7 @@ def run_verb(args: argparse.Namespace) -> int:
     from crt.errors import CrtError
 
     try:
-        return importlib.import_module(f"crt.commands.{args.verb}").run(args)
+        return importlib.import_module(module_of(args.verb)).run(args)
     except CrtError as error:
         print(f"crt {args.verb}: {error}", file=sys.stderr)
         return 2

@@ -72,7 +72,7 @@ def two_level(
     counts = np.random.default_rng(seed).multinomial(
         seeds, np.full(seeds, 1.0 / seeds), size=resampled.shape[1]
     )  # (R, S): how often each seed is drawn
-    means = (counts.T * resampled).sum(axis=0) / seeds
+    means: Array = np.sum(counts.T * resampled, axis=0) / seeds
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, min(float(low), value), max(float(high), value), problems)
 

@@ -1,0 +1,1 @@
+"""Methods on the same work: many runs, one reference, one evaluation, the paper's tables."""

@@ -1,0 +1,165 @@
+"""A comparison's directory: which runs belong to it, and where everything is."""
+
+import contextlib
+import fcntl
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from crt.bench.fairness import first_change
+from crt.config import RunConfig
+from crt.core.methods import name_of
+from crt.errors import ConfigError, DataError
+from crt.files import read_json, write_json
+from crt.recipes import load_recipe
+
+COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
+EVALUATIONS, LOGS, TIMES = "evaluations", "logs", "times.jsonl"
+Kind = Literal["methods", "tune", "sensitivity"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a recipe with a seed; `method` is its row in the tables."""
+
+    method: str
+    recipe: str  # by name; in a grid several methods come from one
+    config: RunConfig
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])  # tried in a grid
+
+    @property
+    def name(self) -> str:
+        """Of the run's directory."""
+        return f"{file_name(self.method)}-seed{self.seed}"
+
+    @property
+    def seed(self) -> int:
+        """Of training, and of the evaluation."""
+        return self.config.seed
+
+    @property
+    def type(self) -> str:
+        """The method's name in a recipe."""
+        return name_of(self.config.method)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A directory with the runs of a comparison."""
+
+    path: Path
+    kind: Kind
+    jobs: tuple[Job, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """In the order of the jobs, each once."""
+        return list(dict.fromkeys(job.seed for job in self.jobs))
+
+    @property
+    def methods(self) -> dict[str, list[Job]]:
+        """Row of the tables → its runs."""
+        rows: dict[str, list[Job]] = {}
+        for job in self.jobs:
+            rows.setdefault(job.method, []).append(job)
+        return rows
+
+    def recipe(self, job: Job) -> Path:
+        """The resolved configuration that the run is begun from."""
+        return self.path / PLAN / f"{job.name}.json"
+
+    def run(self, job: Job) -> Path:
+        """The run's directory."""
+        return self.path / RUNS / job.name
+
+    def evaluation(self, job: Job, step: int) -> Path:
+        """Where a checkpoint's evaluation is."""
+        return self.path / EVALUATIONS / job.name / f"step-{step:04d}"
+
+    def base(self, seed: int) -> Path:
+        """Where the base model's evaluation is."""
+        return self.path / EVALUATIONS / f"base-seed{seed}"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process may carry a comparison out."""
+        with (self.path / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(f"{self.path} is being carried out by another process.") from None
+            yield
+
+
+def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
+    """The comparison with these jobs and those that the directory has already; writes nothing."""
+    names = [job.name for job in jobs]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ConfigError(
+            f"two runs would be called {double}: give the recipes other names, NAME=recipe.toml."
+        )
+    if not (path / COMPARISON).is_file():
+        return Comparison(path, kind, tuple(jobs))
+    there = opened(path)
+    if there.kind != kind:
+        raise ConfigError(f"{path} holds another kind of comparison ({there.kind}): other --out.")
+    known = {job.name: job for job in there.jobs}
+    for job in jobs:
+        if job.name in known:
+            _refuse_change(path, known[job.name], job)
+    more = [job for job in jobs if job.name not in known]
+    return Comparison(path, kind, (*there.jobs, *more))
+
+
+def write(comparison: Comparison) -> None:
+    """Each job's configuration, then the list of them."""
+    try:
+        for name in (PLAN, RUNS, EVALUATIONS, LOGS):
+            (comparison.path / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{comparison.path} cannot be made: {error.strerror}.") from None
+    for job in comparison.jobs:
+        if not comparison.recipe(job).is_file():
+            write_json(comparison.recipe(job), job.config.model_dump(mode="json"))
+    rows = [
+        {"method": job.method, "recipe": job.recipe, "name": job.name, "values": dict(job.values)}
+        for job in comparison.jobs
+    ]
+    write_json(comparison.path / COMPARISON, {"format": 1, "kind": comparison.kind, "jobs": rows})
+
+
+def opened(path: Path) -> Comparison:
+    """A comparison that is there."""
+    if not (path / COMPARISON).is_file():
+        raise ConfigError(f"{path} is not a comparison: it has no {COMPARISON}.")
+    data = read_json(path / COMPARISON)
+    try:
+        rows = [
+            [row[key] for key in ("method", "recipe", "name", "values")] for row in data["jobs"]
+        ]
+        kind = data["kind"]
+    except (KeyError, TypeError):
+        raise DataError(f"{path / COMPARISON} is not a comparison of this version.") from None
+    jobs = tuple(
+        Job(method, recipe, load_recipe(path / PLAN / f"{file_name(name)}.json"), values)
+        for method, recipe, name, values in rows
+    )
+    return Comparison(path, kind, jobs)
+
+
+def file_name(text: str) -> str:
+    """A method's name as part of a path."""
+    return re.sub(r"[^\w.+=-]+", "-", text).strip("-.") or "method"
+
+
+def _refuse_change(path: Path, known: Job, job: Job) -> None:
+    changed = first_change(known.config.model_dump(mode="json"), job.config.model_dump(mode="json"))
+    if changed:
+        key, before, now = changed
+        raise ConfigError(
+            f"{path} has {job.name} with {key} = {before!r}, now it is {now!r}: give another "
+            "--out, or the settings it was begun with."
+        )

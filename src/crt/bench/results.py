@@ -1,0 +1,60 @@
+"""What a comparison leaves behind: methods.json, results.md, and tables in every form."""
+
+import sys
+from collections.abc import Sequence
+
+from crt.bench.collect import Results, collect
+from crt.bench.plan import Comparison
+from crt.bench.sensitivity import sensitivity_tables, write_sensitivity
+from crt.bench.tables import LEGEND, tables
+from crt.evaluate import render
+from crt.evaluate.tables import Table
+from crt.files import write_json, write_text
+
+METHODS, RESULTS = "methods.json", "results.md"
+FORMS = ("terminal", "markdown", "md", "latex", "csv", "json")
+
+
+def write_results(comparison: Comparison) -> Results:
+    """The files anew, from what is measured so far."""
+    found = collect(comparison)
+    write_json(comparison.path / METHODS, found.rows())
+    built = tables_of(found)
+    if comparison.kind == "sensitivity":
+        write_sensitivity(found)
+    if built:
+        text = render.markdown(built, intervals=True) + "\n" + LEGEND + "\n"
+        write_text(comparison.path / RESULTS, f"{heading(comparison)}\n\n{text}")
+    return found
+
+
+def tables_of(found: Results) -> list[Table]:
+    """The tables of this kind of comparison."""
+    if found.comparison.kind == "sensitivity":
+        return sensitivity_tables(found)
+    return tables(found)
+
+
+def heading(comparison: Comparison) -> str:
+    """What was compared, in two sentences."""
+    config = comparison.jobs[0].config
+    budget = config.schedule.tokens
+    equal = f"{budget:,} generated training tokens" if budget else f"{config.schedule.steps} steps"
+    seeds = ", ".join(map(str, comparison.seeds))
+    return (
+        f"# {len(comparison.methods)} methods on {config.model.name}\n\n"
+        f"Each method has {equal} and seeds {seeds}; model, training problems, reference, sampler, "
+        f"grader and evaluation ({', '.join(config.evaluation.data)}) are the same."
+    )
+
+
+def shown(built: Sequence[Table], form: str, intervals: bool) -> str:
+    """Tables as text in one of the forms."""
+    if form == "terminal":
+        wide = (True, None) if sys.stdout.isatty() else (False, 240)
+        return render.terminal(built, intervals, *wide) + LEGEND + "\n"
+    if form in ("markdown", "md"):
+        return render.markdown(built, intervals) + "\n" + LEGEND + "\n"
+    if form == "latex":
+        return render.latex(built, intervals)
+    return {"csv": render.as_csv, "json": render.as_json}[form](built)
