@@ -18,6 +18,7 @@ VERBS = {
     "family": "choose a run's verbosity levels from its evaluation",
     "serve": "serve the levels to OpenAI clients, with a playground",
     "export": "write one level as a model folder with its card",
+    "report": "one page, and figures for print, from runs and evaluations",
     "ask": "ask the pocket model, or another, one question",
     "pocket": "make the pocket model again, or measure it",
     "data": "list, load and check data sets",
@@ -29,6 +30,7 @@ EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
         ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "trl", "peft"), "train"
     ),
     **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
+    "matplotlib": "report",
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx"), "serve"),
 }
 

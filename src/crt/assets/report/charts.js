@@ -1,0 +1,174 @@
+"use strict";
+const report = JSON.parse(document.getElementById("payload").textContent);
+const NARROW = 640;
+const drawn = new Map(); // element → what it shows, to draw it again for another theme or width
+
+async function inflate(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).text();
+}
+
+let loading;
+function library() {
+  loading ??= inflate(document.getElementById("library").textContent).then((source) => {
+    const script = document.createElement("script");
+    script.textContent = source;
+    document.head.append(script);
+    return globalThis.charts ?? window.charts;
+  });
+  return loading;
+}
+
+function theme() {
+  return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
+}
+
+// A figure's specification names colours of the palette ("@blue") and shares of the width ("1/2").
+function dressed(spec, width, tall) {
+  const palette = { ...report.palette[theme()], on_colour: theme() === "dark" ? "#10151a" : "#ffffff" };
+  const narrow = width < NARROW;
+  const joined = spec.concat || spec.vconcat;
+  const visit = (value, key) => {
+    if (Array.isArray(value)) return value.map((each) => visit(each));
+    if (value && typeof value === "object") {
+      if (key === "data") return value;
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, visit(v, k)]));
+    }
+    if (typeof value === "string" && value.startsWith("@")) return palette[value.slice(1)] ?? value;
+    if (key === "width" && typeof value === "string" && value.includes("/")) {
+      const parts = narrow ? 1 : Number(value.split("/")[1]);
+      const gap = joined ? 34 * (parts - 1) + 62 * parts : 0;
+      return Math.max(160, Math.floor((width - gap) / parts));
+    }
+    if (key === "columns" && narrow) return 1;
+    if (key === "labelLimit" && narrow) return 96;
+    if (key === "height" && typeof value === "number" && tall && value > 60) return value * tall;
+    return value;
+  };
+  const found = visit(spec);
+  if (!joined && typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
+  return { ...found, config: look(palette), background: "transparent" };
+}
+
+function look(palette) {
+  const font = getComputedStyle(document.body).fontFamily;
+  const text = { labelFont: font, titleFont: font, labelColor: palette.muted, titleColor: palette.muted };
+  return {
+    font,
+    view: { stroke: null },
+    axis: {
+      ...text, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8,
+      gridColor: palette.grid, domainColor: palette.grey, tickColor: palette.grey, tickCount: 6,
+    },
+    legend: { ...text, labelColor: palette.ink, labelFontSize: 13, symbolSize: 90, labelLimit: 240 },
+    title: { font, color: palette.ink, fontSize: 14, anchor: "start", offset: 10 },
+    concat: { spacing: 30 },
+  };
+}
+
+async function draw(place, spec, options = {}) {
+  const charts = await library();
+  const width = place.clientWidth;
+  const compiled = charts.compile(dressed(spec, width, options.tall)).spec;
+  const runtime = charts.parse(compiled, null, { ast: true });
+  const view = new charts.View(runtime, {
+    expr: charts.expressionInterpreter, renderer: "svg", container: place, hover: true,
+  });
+  view.tooltip((_, event, __, value) => tip(event, value));
+  if (options.pick) view.addEventListener("click", (_, item) => item?.datum && options.pick(item.datum));
+  drawn.get(place)?.view?.finalize();
+  drawn.set(place, { view, spec, options, width });
+  await view.runAsync();
+  return view;
+}
+
+function redraw() {
+  for (const [place, { spec, options }] of drawn) if (place.isConnected) draw(place, spec, options);
+}
+
+function tip(event, value) {
+  const box = document.getElementById("tip");
+  box.hidden = value == null;
+  if (box.hidden) return;
+  box.replaceChildren();
+  const list = document.createElement("dl");
+  for (const [key, said] of Object.entries(Object(value))) {
+    if (said === "null" || said === "undefined" || said == null) continue;
+    if (key.trim() === "") {
+      const head = document.createElement("b");
+      head.textContent = said;
+      box.append(head);
+      continue;
+    }
+    const name = document.createElement("dt");
+    const text = document.createElement("dd");
+    name.textContent = key;
+    text.textContent = said;
+    list.append(name, text);
+  }
+  box.append(list);
+  const { clientX: x, clientY: y } = event;
+  const { offsetWidth: wide, offsetHeight: high } = box;
+  box.style.left = `${Math.max(8, x + 16 + wide > innerWidth ? x - wide - 12 : x + 16)}px`;
+  box.style.top = `${Math.max(8, y + 16 + high > innerHeight ? y - high - 12 : y + 16)}px`;
+}
+
+function button(text, action) {
+  const found = document.createElement("button");
+  found.type = "button";
+  found.textContent = text;
+  found.addEventListener("click", action);
+  return found;
+}
+
+// Zoom is the bare scale binding of Vega-Lite; a grid of questions has none.
+function zooms(spec) {
+  return JSON.stringify(spec).includes('"bind":"scales"');
+}
+
+function figure(place) {
+  const choices = report.figures[place.dataset.figure];
+  const tools = document.createElement("div");
+  const chart = document.createElement("div");
+  const caption = document.createElement("figcaption");
+  tools.className = "tools";
+  chart.className = "chart";
+  let shown = choices[0];
+  const pick = (datum) => datum.question != null && globalThis.openQuestion?.(shown.label, datum.question);
+  const show = () => {
+    caption.textContent = shown.caption;
+    return draw(chart, shown.spec, { pick });
+  };
+  if (choices.length > 1) tools.append(chooser(choices, (chosen) => { shown = chosen; show(); }));
+  tools.append(button("Enlarge", () => enlarge(shown.spec, pick)));
+  if (zooms(shown.spec)) {
+    const hint = document.createElement("span");
+    hint.className = "hint";
+    hint.textContent = "drag to move, Ctrl + wheel or pinch to zoom, double-click to reset";
+    tools.append(hint);
+  }
+  place.replaceChildren(tools, chart, caption);
+  return show();
+}
+
+function chooser(choices, action) {
+  const select = document.createElement("select");
+  select.setAttribute("aria-label", "Which one");
+  for (const [number, choice] of choices.entries()) select.append(new Option(choice.label, number));
+  select.addEventListener("change", () => action(choices[Number(select.value)]));
+  return select;
+}
+
+async function enlarge(spec, pick) {
+  const dialog = document.getElementById("large");
+  const place = dialog.querySelector("div");
+  dialog.showModal();
+  await draw(place, spec, { tall: 1.5, pick: (datum) => { dialog.close(); pick(datum); } });
+  dialog.addEventListener("close", () => {
+    drawn.get(place)?.view?.finalize();
+    drawn.delete(place);
+    place.replaceChildren();
+    tip(null, null);
+  }, { once: true });
+}

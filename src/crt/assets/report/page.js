@@ -1,0 +1,82 @@
+(() => {
+  const kept = (store, key, value) => {
+    try { // storage may be forbidden for a file
+      if (value === undefined) return JSON.parse(store.getItem(key));
+      store.setItem(key, JSON.stringify(value));
+    } catch { /* then nothing is kept */ }
+    return null;
+  };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const wear = () => {
+    const name = kept(localStorage_(), "crt-theme") ?? (dark.matches ? "dark" : "light");
+    if (document.documentElement.dataset.theme === name) return;
+    document.documentElement.dataset.theme = name;
+    redraw();
+  };
+  function localStorage_() {
+    try { return localStorage; } catch { return { getItem: () => "null", setItem() {} }; }
+  }
+  wear();
+  dark.addEventListener("change", wear);
+  document.getElementById("theme").addEventListener("click", () => {
+    kept(localStorage_(), "crt-theme", theme() === "dark" ? "light" : "dark");
+    wear();
+  });
+
+  const places = [...document.querySelectorAll("[data-figure]")];
+  const watcher = new IntersectionObserver((seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      watcher.unobserve(target);
+      figure(target).then(() => { target.style.minHeight = ""; });
+    }
+  }, { rootMargin: "500px" });
+
+  let width = innerWidth;
+  let waiting;
+  addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { if (innerWidth !== width) { width = innerWidth; redraw(); } }, 200);
+  });
+
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const reader = new IntersectionObserver((seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      for (const link of links.values()) link.classList.remove("here");
+      const link = links.get(target.id);
+      link.classList.add("here");
+      const bar = link.parentElement; // scrolls the bar alone, never the page
+      if (bar.scrollWidth > bar.clientWidth) bar.scrollLeft = link.offsetLeft - bar.offsetLeft - 40;
+    }
+  }, { rootMargin: "-20% 0px -70% 0px" });
+  for (const id of links.keys()) reader.observe(document.getElementById(id));
+
+  const dialog = document.getElementById("large");
+  document.getElementById("close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+
+  // A page of a run that goes on loads itself again, but not under the hands of a reader.
+  const before = kept(sessionStorage_(), "crt-before");
+  function sessionStorage_() {
+    try { return sessionStorage; } catch { return { getItem: () => "null", setItem() {} }; }
+  }
+  for (const place of places) {
+    const height = before?.heights?.[place.dataset.figure];
+    if (height) place.style.minHeight = `${height}px`;
+    watcher.observe(place);
+  }
+  if (before?.y) {
+    scrollTo({ top: before.y, behavior: "instant" });
+    kept(sessionStorage_(), "crt-before", null);
+  }
+  const busy = () => document.hidden || dialog.open || !getSelection().isCollapsed ||
+    ["INPUT", "SELECT"].includes(document.activeElement?.tagName);
+  const again = () => {
+    if (busy()) return void setTimeout(again, 2000);
+    const heights = Object.fromEntries(places.map((place) => [place.dataset.figure, place.offsetHeight]));
+    kept(sessionStorage_(), "crt-before", { y: scrollY, heights });
+    location.reload();
+  };
+  if (report.refresh) setTimeout(again, 1000 * report.refresh);
+})();

@@ -1,0 +1,3 @@
+export { parse, View } from "vega";
+export { compile } from "vega-lite";
+export { expressionInterpreter } from "vega-interpreter";

@@ -1,0 +1,1 @@
+"""From run and evaluation directories to one page and to figures for print."""

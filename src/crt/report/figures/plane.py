@@ -1,0 +1,210 @@
+"""The accuracy–length plane: who is ahead, with lines of equal AES and the Pareto front."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crt.core.metrics import AES1, AES2, AesWeights
+from crt.report import measured
+from crt.report.figures import style
+from crt.report.figures.vega import Spec, coloured, shaped, tooltip, x_axis, y_axis, zoom
+from crt.report.palette import LIGHT
+from crt.report.sources import Material, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Accuracy against length"
+WEIGHTS = {"AES1": AES1, "AES2": AES2}
+SCORE = "AES2"  # the stricter one: lost accuracy costs ten times what saved tokens bring
+LEVELS = (-1.0, -0.5, 0.0, 0.25, 0.5, 0.75)
+
+
+def rows(material: Material) -> list[Row]:
+    """A row for each evaluation or method, and the base."""
+    found = measured.over_seeds(material)
+    if not found:
+        found = [row for lineup in measured.courses(material) for row in measured.rows(lineup)]
+    known = [row for row in found if row["acc"] is not None and row["len"] is not None]
+    front = pareto([(row["len"], row["acc"]) for row in known])
+    return [{**row, "on_front": on} for row, on in zip(known, front, strict=True)]
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Whether no other (length, accuracy) is as short and as right, and better in one."""
+    return [
+        not any(
+            length <= own_length and acc >= own_acc and (length, acc) != (own_length, own_acc)
+            for length, acc in points
+        )
+        for own_length, own_acc in points
+    ]
+
+
+def level_line(
+    score: float, lengths: Sequence[float], base: tuple[float, float], weights: AesWeights
+) -> list[float]:
+    """The accuracies that have this AES at these lengths; `base` is (length, accuracy)."""
+    base_length, base_acc = base
+    rest = score - weights.alpha * (1 - np.asarray(lengths, dtype=float) / base_length)
+    gained = np.where(rest >= 0, rest / weights.beta, rest / weights.gamma)
+    return (base_acc * (1 + gained)).tolist()
+
+
+def window(found: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """The part of the plane to show: every point, the origin of length, some air."""
+    lengths = [row["len"] for row in found]
+    low = [row["acc_low"] if row["acc_low"] is not None else row["acc"] for row in found]
+    high = [row["acc_high"] if row["acc_high"] is not None else row["acc"] for row in found]
+    air = max(1.0, 0.15 * (max(high) - min(low)))
+    return [0.0, 1.1 * max(lengths)], [max(0.0, min(low) - air), min(101.0, max(high) + air)]
+
+
+def levels(found: Sequence[Row], score: str = SCORE) -> list[Row]:
+    """Lines of equal AES through the window, as rows; none without a base."""
+    base = next((row for row in found if row["is_base"]), None)
+    if base is None:
+        return []
+    lengths = np.linspace(*window(found)[0], 41).tolist()
+    origin = (base["len"], base["acc"])
+    return [
+        {"level": f"{level:+.2f}", "len": length, "acc": acc}
+        for level in LEVELS
+        for length, acc in zip(
+            lengths, level_line(level, lengths, origin, WEIGHTS[score]), strict=True
+        )
+    ]
+
+
+def caption(found: Sequence[Row]) -> str:
+    """How to read it."""
+    spread = "the range over seeds" if "seeds" in found[0] else "the 95 % interval over problems"
+    return (
+        f"Up and left is better. Grey lines join points of equal {SCORE} against the base, the "
+        f"dashed line is the Pareto front, bars are {spread}."
+    )
+
+
+def spec(found: Sequence[Row]) -> Spec:
+    """Lines of equal AES below, the front, then points with their intervals."""
+    x_domain, y_domain = window(found)
+    curves = list(dict.fromkeys(row["curve"] for row in found))
+    x = x_axis("len", "tokens a response", scale={"domain": x_domain, "nice": False})
+    y = y_axis("acc", "accuracy, %", scale={"domain": y_domain, "nice": False}, axis={"grid": 0})
+    front = sorted((row for row in found if row["on_front"]), key=lambda row: row["len"])
+    return {
+        "width": "1/1",
+        "height": 360,
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            *_level_layers(found, x_domain),
+            {
+                "data": {"values": front},
+                "mark": {"type": "line", "strokeDash": [5, 4], "color": "@muted", "clip": True},
+            },
+            *_point_layers(list(found), curves),
+        ],
+    }
+
+
+def _level_layers(found: Sequence[Row], x_domain: list[float]) -> list[Spec]:
+    lines = levels(found)
+    ends = [line for line in _ends(lines, window(found)[1])]
+    label = {"type": "text", "align": "left", "dx": 3, "dy": -5, "fontSize": 10, "color": "@muted"}
+    return [
+        {
+            "data": {"values": lines},
+            "mark": {"type": "line", "color": "@grey", "strokeWidth": 1, "clip": True},
+            "encoding": {"detail": {"field": "level"}},
+        },
+        {"data": {"values": ends}, "mark": label, "encoding": {"text": {"field": "level"}}},
+    ]
+
+
+def _ends(lines: Sequence[Row], y_domain: list[float]) -> list[Row]:
+    """Where a level's name stands: the first of its points inside the window."""
+    first: dict[str, Row] = {}
+    for row in lines:
+        if y_domain[0] <= row["acc"] <= y_domain[1]:
+            first.setdefault(row["level"], row)
+    return list(first.values())
+
+
+def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
+    told = {"": "name", "accuracy %": "acc:.2f", "from": "acc_low:.2f", "to": "acc_high:.2f"}
+    told |= {"tokens": "len:.1f", "AES1": "aes1:+.3f", "AES2": "aes2:+.3f"}
+    color = coloured("curve", curves)
+    path = {"detail": {"field": "curve"}, "order": {"field": "order"}, "color": color}
+    across = {"y": {"field": "acc_low"}, "y2": {"field": "acc_high"}, "color": color}
+    text = {"type": "text", "align": "left", "dx": 8, "dy": -8, "fontSize": 11, "color": "@ink"}
+    data = {"values": found}
+    trail = [] if "seeds" in found[0] else [{"data": data, "mark": _TRAIL, "encoding": path}]
+    return [
+        *trail,
+        {"data": data, "mark": {"type": "rule", "opacity": 0.5, "clip": True}, "encoding": across},
+        {
+            "data": data,
+            "params": zoom("plane"),
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "clip": True},
+            "encoding": {
+                "color": color,
+                "shape": shaped("curve", curves),
+                "tooltip": tooltip(told),
+            },
+        },
+        {"data": {"values": named(found)}, "mark": text, "encoding": {"text": {"field": "name"}}},
+    ]
+
+
+_TRAIL = {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "clip": True}
+
+
+def named(found: Sequence[Row]) -> list[Row]:
+    """The points whose names are written: all if they are few, else each curve's ends."""
+    if len(found) <= 8:
+        return list(found)
+    last: dict[str, Row] = {}
+    for row in found:
+        last[row["curve"]] = row
+    return [row for row in found if row["is_base"] or row in last.values()]
+
+
+@style.in_print
+def drawn(found: Sequence[Row]) -> "Figure":
+    """The same, for print."""
+    x_domain, y_domain = window(found)
+    figure, ((axis,),) = style.axes(1, 1, style.COLUMN * 1.25, 3.0)
+    lines = levels(found)
+    for level in dict.fromkeys(row["level"] for row in lines):
+        part = [row for row in lines if row["level"] == level]
+        xs, ys = [row["len"] for row in part], [row["acc"] for row in part]
+        axis.plot(xs, ys, color=LIGHT["grey"], linewidth=0.7, zorder=1)
+    for row in _ends(lines, y_domain):
+        spot = (row["len"], row["acc"])
+        axis.annotate(row["level"], spot, (2, 2), **_NOTE, color=LIGHT["muted"])
+    front = sorted((r["len"], r["acc"]) for r in found if r["on_front"])
+    axis.plot(*zip(*front, strict=True), "--", color=LIGHT["muted"], linewidth=1, zorder=2)
+    _draw_points(axis, found)
+    axis.set(xlim=x_domain, ylim=y_domain, xlabel="tokens a response", ylabel="accuracy, %")
+    axis.grid(visible=False)
+    return figure
+
+
+_NOTE = {"textcoords": "offset points", "fontsize": 6.5}
+
+
+def _draw_points(axis: object, found: Sequence[Row]) -> None:
+    curves = list(dict.fromkeys(row["curve"] for row in found))
+    for curve, (colour, marker) in style.ink_of(curves).items():
+        part = [row for row in found if row["curve"] == curve]
+        xs, ys = [row["len"] for row in part], [row["acc"] for row in part]
+        below = [row["acc"] - (row["acc_low"] or row["acc"]) for row in part]
+        above = [(row["acc_high"] or row["acc"]) - row["acc"] for row in part]
+        joined = "-" if "seeds" not in found[0] else ""
+        axis.errorbar(  # type: ignore[attr-defined]
+            xs, ys, (below, above), fmt=marker, linestyle=joined, color=colour, elinewidth=0.7,
+            linewidth=0.9, zorder=3,
+        )  # fmt: skip
+    for row in named(found):
+        axis.annotate(row["name"], (row["len"], row["acc"]), (5, 5), **_NOTE)  # type: ignore[attr-defined]

@@ -1,0 +1,60 @@
+"""Pieces of Vega-Lite that the page's figures share; the page puts in widths and colours.
+
+A width is a share of the figure's place ("1/2"), a colour is a name of the palette ("@blue").
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crt.report.palette import SHAPES, colour_of
+
+Spec = dict[str, Any]
+ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
+
+
+def zoom(name: str) -> list[Spec]:
+    """Pinch or Ctrl + wheel zooms, dragging pans, a double click resets."""
+    return [{"name": name, "select": {"type": "interval", "zoom": ZOOM}, "bind": "scales"}]
+
+
+def x_axis(field: str, title: str, **more: Any) -> Spec:
+    """A number along the bottom, without lines."""
+    scale = {"zero": False, "nice": True, **more.pop("scale", {})}
+    axis = {"grid": False, **more.pop("axis", {})}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def y_axis(field: str, title: str, **more: Any) -> Spec:
+    """A number up the side; not from 0 unless said so."""
+    scale = {"zero": False, "nice": True, **more.pop("scale", {})}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale, **more}
+
+
+def coloured(field: str, names: Sequence[str], legend: bool = True) -> Spec:
+    """The palette's colours, in the order of the names."""
+    scale = {"domain": list(names), "range": [f"@{c}" for c in colour_of(list(names)).values()]}
+    place = {"orient": "top", "title": None} if legend and len(names) > 1 else None
+    return {"field": field, "type": "nominal", "scale": scale, "legend": place}
+
+
+def shaped(field: str, names: Sequence[str]) -> Spec:
+    """A shape for each name, so that nothing depends on colour alone."""
+    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(names))]
+    scale = {"domain": list(names), "range": shapes}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": None}
+
+
+def tooltip(fields: Mapping[str, str]) -> list[Spec]:
+    """Title → field, with a format after a colon: `len:.1f`."""
+    found: list[Spec] = []
+    for title, field in fields.items():
+        name, _, form = field.partition(":")
+        kind = {"type": "quantitative", "format": form} if form else {"type": "nominal"}
+        found.append({"field": name, "title": title, **kind})
+    return found
+
+
+def side_by_side(views: Sequence[Spec], columns: int = 2) -> Spec:
+    """Views in a grid; on a narrow screen the page puts them under each other."""
+    spacing = {"row": 26, "column": 34}
+    return {"concat": list(views), "columns": columns, "spacing": spacing}
