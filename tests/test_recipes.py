@@ -84,7 +84,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one():
     assert message == (
         "my.toml: [method.shorten] tolerence is not a setting. Did you mean `tolerance`?"
     )
-    assert "There are: steps, problems_per_step" in refused(schedule={"steps": 9, "zzz": 1})
+    assert "There are: steps, tokens, problems_per_step" in refused(schedule={"steps": 9, "zzz": 1})
 
 
 def test_an_objectives_memory_is_no_setting():
@@ -166,3 +166,73 @@ def test_a_broken_file_is_named(tmp_path, name, content):
 
 def test_defaults_need_five_lines():
     assert RunConfig.model_validate(table()).sampling.group_size == 16
+
+
+BASE = """
+name = "base"
+[model]
+name = "pocket"
+[data]
+train = ["pocket"]
+[method]
+type = "crt_1s"
+slack = "auto"
+[schedule]
+steps = 100
+save_every = 20
+"""
+
+
+def based_on(tmp_path, text: str, base: str = BASE) -> Path:
+    (tmp_path / "below").mkdir(exist_ok=True)
+    (tmp_path / "base.toml").write_text(base)
+    path = tmp_path / "below" / "mine.toml"
+    path.write_text(f'base = "../base.toml"\nname = "mine"\n{text}')
+    return path
+
+
+def test_a_recipe_says_what_it_changes_of_its_base(tmp_path):
+    config = load_recipe(based_on(tmp_path, "[schedule]\nsteps = 60\n"))
+    assert (config.name, config.schedule.steps, config.schedule.save_every) == ("mine", 60, 20)
+    assert config.method == load_recipe(tmp_path / "base.toml").method
+
+
+def test_another_method_has_its_own_settings(tmp_path):
+    config = load_recipe(based_on(tmp_path, '[method]\ntype = "kimi"\n'))
+    assert type(config.method) is METHODS["kimi"]  # `slack` of the base is not one of its settings
+
+
+def test_a_base_is_checked_as_a_recipe_is(tmp_path):
+    with pytest.raises(ConfigError, match="stepz is not a setting"):
+        load_recipe(based_on(tmp_path, "[schedule]\nstepz = 60\n"))
+    with pytest.raises(ConfigError, match="savings is not a setting"):
+        load_recipe(based_on(tmp_path, "", BASE + "savings = 1\n"))
+
+
+@pytest.mark.parametrize("base", ["7", '"other.json"', '"../nowhere.toml"', "[]"])
+def test_a_base_that_is_none_is_named(tmp_path, base):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'base = {base}\nname = "mine"')
+    with pytest.raises(ConfigError, match=r"base|nowhere"):
+        load_recipe(path)
+
+
+def test_a_base_has_no_base(tmp_path):
+    with pytest.raises(ConfigError, match="one level"):
+        load_recipe(based_on(tmp_path, "", 'base = "x.toml"\n' + BASE))
+
+
+def test_a_stated_budget_fits_the_method():
+    exact = {"budget": "l1-exact", "budget_tokens": 50}
+    assert 'set it to "none"' in refused(prompt=exact)
+    assert 'set it to "l1-exact"' in refused(method={"type": "l1_exact"})
+    assert "budget_tokens = None" in refused(
+        method={"type": "l1_exact"}, prompt={"budget": "l1-exact"}
+    )
+    assert "budget_tokens = 50" in refused(prompt={"budget_tokens": 50})
+    for prompt in ({}, {"budget": "thinkprune", "budget_tokens": 2000}):
+        config_of(table(method={"type": "thinkprune"}, prompt=prompt))
+
+
+def test_offline_samples_need_the_own_sampler():
+    assert "trl.use_vllm" in refused(sampling={"source": "reference"}, trl={"use_vllm": True})

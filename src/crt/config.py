@@ -68,6 +68,8 @@ class SamplingConfig(Part):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_tokens: Annotated[int, Field(ge=2)] = 8192
     """The cap; a response that reaches it is truncated."""
+    source: Literal["policy", "reference"] = "policy"
+    """Who writes what is trained on; `reference` is offline, from the model a stage starts with."""
 
 
 class GradingConfig(Part):
@@ -201,6 +203,11 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
+        if self.sampling.source == "reference" and self.trl.get("use_vllm"):
+            raise ValueError(
+                'sampling.source = "reference" needs the package\'s own sampler: leave out '
+                "trl.use_vllm"
+            )
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(
                 f"optim.warmup_steps = {self.optim.warmup_steps} is not below schedule.steps = "

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from crt.core.advantage import advantages, batch_whitened, centred, group_standardised
+from crt.core.advantage import (
+    advantages,
+    batch_whitened,
+    centred,
+    group_standardised,
+    whitened,
+)
 from crt.core.objectives import Decision, Term
 
 ALL = np.ones((1, 4), dtype=bool)
@@ -53,3 +59,23 @@ def test_nan_is_refused():
     decision = Decision("length", (Term(np.array([[np.nan, 1.0]]), ALL[:, :2]),), 0.0)
     with pytest.raises(ValueError, match="finite"):
         advantages(decision)
+
+
+def test_whitened_compares_with_the_whole_batch():
+    # rewards 1, 1 and 0, 2: mean 1, spread √0.5 = 0.7071; the first problem gains nothing, and
+    # in the second it is ±1/0.7071
+    reward = np.array([[1.0, 1.0], [0.0, 2.0]])
+    found = whitened(reward, np.ones((2, 2), bool))
+    assert found == pytest.approx(np.array([[0, 0], [-1.4142, 1.4142]]), abs=1e-4)
+    # a problem that is good throughout is above the mean, which a group's own mean cannot say
+    assert whitened(np.array([[3.0, 3.0], [1.0, 1.0]]), np.ones((2, 2), bool)) == pytest.approx(
+        np.array([[1, 1], [-1, -1]]), abs=1e-4
+    )
+
+
+def test_whitened_leaves_out_who_takes_no_part():
+    among = np.array([[True, True], [True, False]])
+    # 1, 3 and 2 take part: mean 2, spread 0.8165
+    found = whitened(np.array([[1.0, 3.0], [2.0, 99.0]]), among)
+    assert found == pytest.approx(np.array([[-1.2247, 1.2247], [0, 0]]), abs=1e-3)
+    assert not whitened(np.array([[5.0, 5.0], [5.0, 99.0]]), among).any()

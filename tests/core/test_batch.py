@@ -109,3 +109,21 @@ def test_a_truncated_response_needs_no_grader():
 def test_groups_must_be_of_one_size():
     with pytest.raises(ValueError, match="as many rollouts"):
         batch_of([rollout("a", Verdict.WRONG), *[rollout("b", Verdict.WRONG)] * 2])
+
+
+def test_a_budget_goes_with_its_problem():
+    said = [
+        Rollout(name, "", 5, "eos", Verdict.CORRECT, None, n) for name, n in (("a", 7), ("b", 9))
+    ]
+    batch, _ = batch_of(said)
+    assert batch is not None
+    assert batch.select(["b", "a"]).budget.tolist() == [9, 7]
+    unasked, _ = batch_of([rollout("a", Verdict.CORRECT), rollout("b", Verdict.WRONG)])
+    assert unasked is not None
+    assert unasked.select(["b"]).budget.size == 0
+
+
+@pytest.mark.parametrize("budget", [[5], [5, 0], [5, float("nan")], [[5, 5]]])
+def test_a_budget_is_one_positive_number_a_problem(budget):
+    with pytest.raises(ValueError, match="budget is tokens above 0"):
+        Batch(("a", "b"), [[1, 0], [1, 1]], [[1, 2], [3, 4]], budget=np.array(budget))

@@ -41,7 +41,8 @@ class CRTTrainer(GRPOTrainer):
     The data set needs the column `problem_id`, and `budget` if prompts state one; the one reward
     function says 1 for a correct response, 0 for a wrong one and None for one that could not be
     graded. `reference` holds rollouts of the frozen policy for every problem, or finds them by id.
-    `on_step` is told of every step, the same on every rank.
+    `on_step` is told of every step, the same on every rank. `off_policy` says that another model
+    writes the responses: the ratio of the update is then to the probabilities it gave them.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class CRTTrainer(GRPOTrainer):
         reference: Batch | ReferenceFor,
         estimator: Estimator = "group_std",
         truncated_as: TruncatedAs = "wrong",
+        off_policy: bool = False,
         on_step: Callable[[Step], None] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -59,6 +61,7 @@ class CRTTrainer(GRPOTrainer):
         self.reference = reference.select if isinstance(reference, Batch) else reference
         self.estimator: Estimator = estimator
         self.truncated_as: TruncatedAs = truncated_as
+        self.off_policy = off_policy
         self.on_step = on_step
         self._generated: list[tuple[str, int, bool]] = []
         self._budgets: list[int | None] = []
@@ -85,6 +88,8 @@ class CRTTrainer(GRPOTrainer):
         output = super()._generate_and_score_completions(inputs)
         if not self._training:
             return output
+        if self.off_policy:
+            output["old_per_token_logps"] = output["sampling_per_token_logps"]
         advantages, step = self._decide()
         values = torch.tensor(advantages.reshape(-1), dtype=torch.float32)
         mine = slice(

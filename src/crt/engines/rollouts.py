@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.engines.sampler import sample
@@ -13,11 +14,21 @@ from crt.tasks.prompts import Prompt
 
 
 class FastRollouts:
-    """Samples with the policy's own forward; what a step samples depends on seed and step alone."""
+    """Samples with the policy's own forward; what a step samples depends on seed and step alone.
 
-    def __init__(self, prompts: Sequence[Prompt], seed: int, max_tokens: int, top_p: float) -> None:
+    With `frozen` it is that model that is sampled, whatever the policy has become.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        seed: int,
+        max_tokens: int,
+        top_p: float,
+        frozen: PreTrainedModel | None = None,
+    ) -> None:
         self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
-        self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
+        self.seed, self.max_tokens, self.top_p, self.frozen = seed, max_tokens, top_p, frozen
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
@@ -25,6 +36,8 @@ class FastRollouts:
         groups = [len(list(group)) for _, group in groupby(prompts)]
         copies = groups[0] if len(set(groups)) == 1 else 1  # a group split over ranks is ragged
         model: Any = trainer.accelerator.unwrap_model(trainer.model)
+        if self.frozen is not None:
+            model = self.frozen.to(trainer.accelerator.device)  # pyright: ignore[reportArgumentType]
         was_training = model.training
         model.eval()
         rollouts = sample(
