@@ -57,6 +57,9 @@ def tables(results: Results) -> list[Table]:
         table = _methods(results, ablated, "recommended")
         built.insert(1, replace(table, key="ablation", title="CRT, CRT (1s), primal-dual"))
     built.append(_cost(results, measured))
+    if results.missing:
+        told = f"Not measured: {'; '.join(results.missing)}."
+        built[0] = replace(built[0], notes=(*built[0].notes, told))
     return [each for each in built if each.rows]
 
 
@@ -144,8 +147,6 @@ def _notes(results: Results, rows: Mapping[str, Sequence[Result]]) -> tuple[str,
             for each in found
             if each.outcome.how == "stopped"
         ]
-    if results.missing:
-        notes.append(f"Not measured: {'; '.join(results.missing)}.")
     return tuple(notes)
 
 
