@@ -130,9 +130,7 @@ def shortened(marked: list[list[Any]]) -> list[list[Any]]:
     return kept
 
 
-def _fitting(
-    found: Course, columns: Sequence[int], first: Sequence[int], budget: int
-) -> list[int]:
+def _fitting(found: Course, columns: Sequence[int], first: Sequence[int], budget: int) -> list[int]:
     """Questions in the order of their interest, as many as will about fit."""
     rest = [n for n in _spread_order(len(found.keys)) if n not in set(first)]
     tokens = np.nan_to_num(found.length[list(columns)], nan=1000.0)

@@ -28,6 +28,15 @@ from crt.version import __version__
 
 BUDGET = 4_000_000  # bytes of packed answers in a page
 MOST_LINEUPS = 12  # in the explorer
+NAMES = {  # in the bar above the page
+    "plane": "Trade-off",
+    "trajectories": "Course",
+    "stability": "Stability",
+    "redundancy": "Redundancy",
+    "case_study": "Cases",
+    "failure_modes": "Failures",
+    "training": "Training",
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ def page(
             "title": escape(_title(material)),
             "hashes": f"{_hash(script)} {_hash(library)}",
             "style": _asset("page.css"),
-            "sentences": tag("p", " ".join(summary.sentences(material)), class_="lead"),
+            "sentences": tag("p", _lead(material), class_="lead"),
             "badge": sections.badge(material),
             "table": sections.result_table(summary.table(material)),
             "doubts": sections.doubts(material),
@@ -127,6 +136,11 @@ def page(
             "script": script,
         }
     )
+
+
+def _lead(material: Material) -> str:
+    """The sentences, with numbers that stay on the line of their unit."""
+    return " ".join(summary.sentences(material)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _explorer(material: Material, budget: int) -> tuple[Row, list[str]]:
@@ -159,8 +173,8 @@ def _title(material: Material) -> str:
 
 
 def _navigation(figures: list[Drawing], explorer: bool) -> str:
-    parts = {"summary": "Summary", **{each.key: each.title for each in figures}}
-    parts |= {"explorer": "Read the answers"} if explorer else {}
+    parts = {"summary": "Summary", **{each.key: NAMES[each.key] for each in figures}}
+    parts |= {"explorer": "Answers"} if explorer else {}
     parts |= {"configuration": "Configuration", "reproduction": "Reproduce"}
     return "".join(tag("a", title, href=f"#{key}") for key, title in parts.items())
 

@@ -9,6 +9,7 @@ from crt.words import as_toml
 
 MINUS = "−"
 MOST_ROWS = 12
+CERTIFICATE = "accuracy − the base's: its one-sided 95 % lower bound, paired over problems"
 COLUMNS = (  # title, key, digits, signed, interval, explanation
     ("Acc %", "acc", 1, False, True, "share of responses that are right"),
     ("Tokens", "len", 1, False, True, "mean generated tokens a response"),
@@ -37,12 +38,16 @@ def result_table(rows: Sequence[Row]) -> Html:
 
 def _table(rows: Sequence[Row]) -> Html:
     known = [c for c in COLUMNS if any(row.get(c[1]) is not None for row in rows)]
+    judged = any(row.get("certificate") for row in rows)
     head = [tag("th", title, scope="col", title=why) for title, *_, why in known]
+    if judged:
+        head.append(tag("th", "Certificate", scope="col", title=CERTIFICATE))
     body = [
         tag(
             "tr",
-            tag("th", _mark(row), row["name"], scope="row"),
+            tag("th", row["name"], scope="row"),
             *(tag("td", _cell(row, column)) for column in known),
+            *([tag("td", _held(row))] if judged else []),
             class_="result" if row.get("is_result") else None,
         )
         for row in rows
@@ -51,13 +56,13 @@ def _table(rows: Sequence[Row]) -> Html:
     return tag("div", tag("table", top, tag("tbody", *body)), class_="wide", tabindex="0")
 
 
-def _mark(row: Row) -> Html:
+def _held(row: Row) -> Html:
     found = row.get("certificate")
     if not found:
-        return Html("")
-    held = bool(found["held"])
-    title = "certificate held" if held else "certificate not held"
-    return tag("span", "✓" if held else "·", class_="held" if held else "open", title=title)
+        return tag("span", "–", class_="dim")
+    bound = f"{100 * found['lower_bound']:+.1f} points".replace("-", MINUS)
+    word = tag("b", "held", class_="held") if found["held"] else tag("span", "not held")
+    return joined(word, tag("small", f"≥ {bound}"))
 
 
 def _cell(row: Row, column: tuple[str, str, int, bool, bool, str]) -> Html:

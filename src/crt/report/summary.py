@@ -17,7 +17,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """Whether accuracy is within the tolerance of the base's: for sure, not for sure, or unknown."""
+    """Whether accuracy is within the tolerance of the base's: surely, maybe, or unknown."""
 
     state: str  # held, open, none
     badge: str
@@ -80,7 +80,7 @@ def _of_runs(runs: Sequence[RunView]) -> str:
     stages = f", Stage I for {stage} of them" if stage and run.method == "crt" else ""
     return (
         f"{run.name} trains {config.model.name} on {' + '.join(config.data.train)} with {how}, "
-        f"seed {config.seed}: {done}{stages}.{_recommended(run)}"
+        f"seed {config.seed}: {done}{stages}{_recommended(run)}."
     )
 
 
@@ -95,7 +95,7 @@ def _recommended(run: RunView) -> str:
     why = "the shortest that kept the reference's accuracy on the validation problems"
     if not run.progress.get("feasible", True):
         why = "none kept the reference's accuracy on the validation problems, it came nearest"
-    return f" The recommended checkpoint is that of step {step} ({why})."
+    return f"; the recommended checkpoint is that of step {step} ({why})"
 
 
 def _of_evaluations(lineups: Sequence[LineUp]) -> str:
@@ -165,7 +165,7 @@ def _of_methods(material: Material) -> list[str]:
 
 
 def _points(value: float) -> str:
-    return f"{value:.3g} point{'' if abs(value - 1) < 0.005 else 's'}"
+    return f"{value:.2g} point{'' if abs(value - 1) < 0.005 else 's'}"
 
 
 def _signed(value: float | None) -> str:

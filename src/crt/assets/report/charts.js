@@ -38,7 +38,7 @@ function dressed(spec, width, tall) {
     if (typeof value === "string" && value.startsWith("@")) return palette[value.slice(1)] ?? value;
     if (key === "width" && typeof value === "string" && value.includes("/")) {
       const parts = narrow ? 1 : Number(value.split("/")[1]);
-      const gap = joined ? 34 * (parts - 1) + 62 * parts : 0;
+      const gap = spec.vconcat ? 66 : spec.concat ? 34 * (parts - 1) + 42 * parts : 0;
       return Math.max(160, Math.floor((width - gap) / parts));
     }
     if (key === "columns" && narrow) return 1;
@@ -141,13 +141,13 @@ function figure(place) {
     return draw(chart, shown.spec, { pick });
   };
   if (choices.length > 1) tools.append(chooser(choices, (chosen) => { shown = chosen; show(); }));
-  tools.append(button("Enlarge", () => enlarge(shown.spec, pick)));
   if (zooms(shown.spec)) {
     const hint = document.createElement("span");
     hint.className = "hint";
     hint.textContent = "drag to move, Ctrl + wheel or pinch to zoom, double-click to reset";
     tools.append(hint);
   }
+  tools.append(button("Enlarge", () => enlarge(shown.spec, pick)));
   place.replaceChildren(tools, chart, caption);
   return show();
 }

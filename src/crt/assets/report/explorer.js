@@ -128,7 +128,7 @@
     const answer = found.find((each) => each.kinds.includes(state.kind));
     box.append(element("h3", "", column.name));
     const known = question.acc[place] !== null;
-    box.append(element("p", "mean", known ? `${question.acc[place]} % right, ${question.len[place] ?? "?"} tokens on average` : ""));
+    box.append(element("p", "mean", known ? `${question.acc[place]} % right · mean ${question.len[place] ?? "?"} tokens` : ""));
     if (!answer) {
       box.append(element("p", "note", ABSENT[state.kind]));
       return box;

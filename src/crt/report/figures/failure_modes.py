@@ -1,4 +1,4 @@
-"""Failure modes: questions that lost accuracy for brevity, and lengths that only went to and fro."""
+"""Failure modes: questions that lost accuracy for brevity, lengths that went to and fro."""
 
 from collections.abc import Sequence
 

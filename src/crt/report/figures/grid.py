@@ -11,12 +11,12 @@ from crt.core.batch import Array
 from crt.report.figures import style
 from crt.report.figures.vega import Spec, tooltip
 from crt.report.palette import LENGTHS
-from crt.report.sources import LineUp, Row
+from crt.report.sources import LineUp, Point, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELL = 30  # pixels
+CELL, WIDE = 30, 46  # pixels
 SNIPPET = 34  # characters of a question beside its row
 CIRCLE = math.pi * 8**2  # square pixels
 
@@ -41,8 +41,12 @@ def course(lineup: LineUp) -> Course:
         right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
         accuracy.append(np.concatenate(right))
         length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))
-    columns = tuple(point.name for point in lineup.points)
+    columns = tuple(_short(point, lineup.is_series) for point in lineup.points)
     return Course(columns, keys, np.array(accuracy), np.array(length))
+
+
+def _short(point: Point, is_series: bool) -> str:
+    return str(point.step) if is_series and point.step else point.name
 
 
 def cells(
@@ -71,17 +75,19 @@ def spec(found: Sequence[Row]) -> Spec:
     labels = list(dict.fromkeys(row["label"] for row in found))
     told = {"": "text", "checkpoint": "column", "accuracy %": "accuracy:.0f"}
     told |= {"tokens": "tokens:.0f"}
-    axis = {"orient": "top", "labelAngle": -35, "domain": False, "ticks": False}
+    turned = -35 if max(map(len, columns)) > 6 else 0
+    axis = {"orient": "top", "labelAngle": turned, "domain": False, "ticks": False}
+    tight = {"paddingInner": 0.07, "paddingOuter": 0}
     plain = {"domain": False, "ticks": False, "labelLimit": 260, "labelPadding": 8}
     color = {"field": "tokens", "type": "quantitative", "title": "tokens"}
     circle = {"type": "point", "shape": "circle", "size": CIRCLE, "tooltip": None}
     return {
-        "width": {"step": CELL + 8},
+        "width": {"step": WIDE if len(columns) <= 12 else CELL},
         "height": {"step": CELL},
         "data": {"values": list(found)},
         "encoding": {
-            "x": {"field": "column", "sort": columns, "title": None, "axis": axis},
-            "y": {"field": "label", "sort": labels, "title": None, "axis": plain},
+            "x": {"field": "column", "sort": columns, "title": None, "axis": axis, "scale": tight},
+            "y": {"field": "label", "sort": labels, "title": None, "axis": plain, "scale": tight},
         },
         "layer": [
             {
@@ -131,6 +137,7 @@ def drawn(found: Sequence[Row]) -> "Figure":
         len(panels), 1, 1.5 + 0.36 * len(columns), height, gridspec_kw={"height_ratios": sizes}
     )
     tokens = [row["tokens"] for row in found]
+    picture: Any = None
     for (axis,), panel in zip(grid, panels, strict=True):
         part = [row for row in found if row["panel"] == panel]
         picture = _draw_panel(axis, part, columns, (min(tokens), max(tokens)))
@@ -150,8 +157,8 @@ def _draw_panel(axis: Any, part: list[Row], columns: list[str], span: tuple[floa
     for row in part:
         spot = (columns.index(row["column"]), labels.index(row["label"]))
         axis.add_patch(Circle(spot, 0.28, facecolor="#00000052", edgecolor="none"))
-        share = 3.6 * row["accuracy"]
-        axis.add_patch(Wedge(spot, 0.28, 90 - share, 90, color="#ffffff", linewidth=0))
+        share = 3.6 * row["accuracy"]  # degrees, clockwise from the top: rows go down
+        axis.add_patch(Wedge(spot, 0.28, -90, share - 90, color="#ffffff", linewidth=0))
         axis.add_patch(Circle(spot, 0.28, fill=False, edgecolor="#10151a", linewidth=0.7))
     axis.set_xticks(range(len(columns)), columns, rotation=35, ha="right")
     axis.set_yticks(range(len(labels)), [label.partition(" ")[0] for label in labels])

@@ -58,7 +58,7 @@ def window(found: Sequence[Row]) -> tuple[list[float], list[float]]:
     low = [row["acc_low"] if row["acc_low"] is not None else row["acc"] for row in found]
     high = [row["acc_high"] if row["acc_high"] is not None else row["acc"] for row in found]
     air = max(1.0, 0.15 * (max(high) - min(low)))
-    return [0.0, 1.1 * max(lengths)], [max(0.0, min(low) - air), min(101.0, max(high) + air)]
+    return [0.0, 1.15 * max(lengths)], [max(0.0, min(low) - air), min(101.0, max(high) + air)]
 
 
 def levels(found: Sequence[Row], score: str = SCORE) -> list[Row]:
@@ -66,10 +66,11 @@ def levels(found: Sequence[Row], score: str = SCORE) -> list[Row]:
     base = next((row for row in found if row["is_base"]), None)
     if base is None:
         return []
-    lengths = np.linspace(*window(found)[0], 41).tolist()
+    first, last = window(found)[0]
+    lengths = np.linspace(first, last, 41).tolist()
     origin = (base["len"], base["acc"])
     return [
-        {"level": f"{level:+.2f}", "len": length, "acc": acc}
+        {"level": f"{level:+.2f}".replace("-", "−"), "len": length, "acc": acc}
         for level in LEVELS
         for length, acc in zip(
             lengths, level_line(level, lengths, origin, WEIGHTS[score]), strict=True
@@ -98,7 +99,7 @@ def spec(found: Sequence[Row]) -> Spec:
         "height": 360,
         "encoding": {"x": x, "y": y},
         "layer": [
-            *_level_layers(found, x_domain),
+            *_level_layers(found),
             {
                 "data": {"values": front},
                 "mark": {"type": "line", "strokeDash": [5, 4], "color": "@muted", "clip": True},
@@ -108,9 +109,9 @@ def spec(found: Sequence[Row]) -> Spec:
     }
 
 
-def _level_layers(found: Sequence[Row], x_domain: list[float]) -> list[Spec]:
+def _level_layers(found: Sequence[Row]) -> list[Spec]:
     lines = levels(found)
-    ends = [line for line in _ends(lines, window(found)[1])]
+    ends = _ends(lines, window(found)[1])
     label = {"type": "text", "align": "left", "dx": 3, "dy": -5, "fontSize": 10, "color": "@muted"}
     return [
         {
@@ -137,7 +138,6 @@ def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
     color = coloured("curve", curves)
     path = {"detail": {"field": "curve"}, "order": {"field": "order"}, "color": color}
     across = {"y": {"field": "acc_low"}, "y2": {"field": "acc_high"}, "color": color}
-    text = {"type": "text", "align": "left", "dx": 8, "dy": -8, "fontSize": 11, "color": "@ink"}
     data = {"values": found}
     trail = [] if "seeds" in found[0] else [{"data": data, "mark": _TRAIL, "encoding": path}]
     return [
@@ -153,11 +153,31 @@ def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
                 "tooltip": tooltip(told),
             },
         },
-        {"data": {"values": named(found)}, "mark": text, "encoding": {"text": {"field": "name"}}},
+        *names(found),
     ]
 
 
 _TRAIL = {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "clip": True}
+
+
+def names(found: Sequence[Row]) -> list[Spec]:
+    """Layers with the names beside the points, on paper of their own so that lines don't cross."""
+    layers: list[Spec] = []
+    for align, dx in (("left", 9), ("right", -9)):
+        values = [row for row in named(found) if _side(row, found) == align]
+        text = {"type": "text", "align": align, "dx": dx, "dy": -9, "fontSize": 12}
+        halo = {**text, "stroke": "@paper", "strokeWidth": 4, "fill": "@paper"}
+        for mark in (halo, {**text, "fill": "@ink"}):
+            shown = {"text": {"field": "name"}, "color": {"value": "@ink"}}
+            layers.append({"data": {"values": values}, "mark": mark, "encoding": shown})
+    return layers
+
+
+def _side(row: Row, found: Sequence[Row]) -> str:
+    """Away from the point before it on its curve, and from the edge."""
+    before = [r for r in found if r["curve"] == row["curve"] and r["order"] < row["order"]]
+    at_edge = len(row["name"]) > 8 and row["len"] > 0.8 * max(r["len"] for r in found)
+    return "right" if at_edge or (before and row["len"] < before[-1]["len"]) else "left"
 
 
 def named(found: Sequence[Row]) -> list[Row]:
@@ -207,4 +227,11 @@ def _draw_points(axis: object, found: Sequence[Row]) -> None:
             linewidth=0.9, zorder=3,
         )  # fmt: skip
     for row in named(found):
-        axis.annotate(row["name"], (row["len"], row["acc"]), (5, 5), **_NOTE)  # type: ignore[attr-defined]
+        side = _side(row, found)
+        axis.annotate(  # type: ignore[attr-defined]
+            row["name"],
+            (row["len"], row["acc"]),
+            (5 if side == "left" else -5, 4),
+            ha=side,
+            **_NOTE,
+        )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from crt.report import measured
 from crt.report.figures import style
-from crt.report.figures.plane import named
+from crt.report.figures.plane import names
 from crt.report.figures.vega import Spec, coloured, shaped, tooltip, x_axis, y_axis, zoom
 from crt.report.sources import Material, Row
 
@@ -47,7 +47,7 @@ def spec(found: Sequence[Row]) -> Spec:
     curves = list(dict.fromkeys(row["curve"] for row in found))
     kinds = list(dict.fromkeys(row["kind"] for row in found))
     dash = {"domain": kinds, "range": [DASHES[kind] for kind in kinds]}
-    legend = {"orient": "top", "title": None} if len(kinds) > 1 else None
+    legend = {"orient": "top", "title": None, "symbolSize": 500} if len(kinds) > 1 else None
     told = {"": "name", "of": "kind", "tokens": "len:.1f", "R_zip": "value:.3f"}
     color = coloured("curve", curves)
     lines = {
@@ -56,13 +56,12 @@ def spec(found: Sequence[Row]) -> Spec:
         "strokeDash": {"field": "kind", "type": "nominal", "scale": dash, "legend": legend},
     }
     whole = [row for row in found if row["kind"] == KINDS["r_zip"]]
-    text = {"type": "text", "align": "left", "dx": 8, "dy": -8, "fontSize": 11, "color": "@ink"}
     return {
         "width": "1/1",
         "height": 300,
         "data": {"values": list(found)},
         "encoding": {
-            "x": x_axis("len", "tokens a response"),
+            "x": x_axis("len", "tokens a response", scale={"nice": False, "padding": 36}),
             "y": y_axis("value", "R_zip"),
             "color": color,
         },
@@ -73,11 +72,7 @@ def spec(found: Sequence[Row]) -> Spec:
                 "mark": {"type": "point", "filled": True, "size": 60, "clip": True},
                 "encoding": {"shape": shaped("curve", curves), "tooltip": tooltip(told)},
             },
-            {
-                "data": {"values": named(whole)},
-                "mark": text,
-                "encoding": {"text": {"field": "name"}},
-            },
+            *names(whole),
         ],
     }
 

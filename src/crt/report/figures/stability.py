@@ -18,7 +18,7 @@ KINDS = {
     "ap": ("preserved (AP)", "grey"),
     "ai": ("improves (AI)", "blue"),
 }
-WIDE_ENOUGH = 8  # % of a bar that has room for its number
+WIDE_ENOUGH, WIDE_IN_PRINT = 4, 9  # % of a bar that has room for its number
 
 
 def rows(material: Material) -> list[Row]:
@@ -41,7 +41,7 @@ def _parts(row: Row) -> list[Row]:
         share = row[key]
         parts.append(
             {
-                "name": row["name"],
+                "name": f"{row['name']} (n = {n})" if (n := row.get("shortened")) else row["name"],
                 "kind": title,
                 "order": order,
                 "share": share,
@@ -50,7 +50,7 @@ def _parts(row: Row) -> list[Row]:
                 "start": start,
                 "end": start + share,
                 "middle": start + share / 2,
-                "label": f"{share:.0f} %" if share >= WIDE_ENOUGH else "",
+                "label": f"{share:.0f} %",
                 "shortened": row.get("shortened"),
             }
         )
@@ -77,7 +77,7 @@ def spec(found: Sequence[Row]) -> Spec:
     bar = {"type": "bar", "height": {"band": 0.62}}
     return {
         "width": "1/1",
-        "height": {"step": 46},
+        "height": 46 * len(names),
         "data": {"values": list(found)},
         "encoding": {"y": {"field": "name", "type": "nominal", "sort": names, "title": None}},
         "layer": [
@@ -96,6 +96,7 @@ def spec(found: Sequence[Row]) -> Spec:
                 },
             },
             {
+                "transform": [{"filter": f"datum.share >= {WIDE_ENOUGH}"}],
                 "mark": {"type": "text", "fontSize": 12, "fontWeight": 600},
                 "encoding": {
                     "x": {"field": "middle", "type": "quantitative"},
@@ -121,6 +122,8 @@ def drawn(found: Sequence[Row]) -> "Figure":
         widths, starts = [row["share"] for row in part], [row["start"] for row in part]
         axis.barh(places, widths, 0.62, starts, color=LIGHT[colour], label=title)
         for place, row in zip(places, part, strict=True):
+            if row["share"] < WIDE_IN_PRINT:
+                continue
             text = "#ffffff" if order != 1 else LIGHT["ink"]
             axis.text(row["middle"], place, row["label"], ha="center", va="center", color=text)
     axis.set_yticks(range(len(names)), names)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 COLUMN = 3.35  # inches: a column of a two-column paper
 PAGE = 6.9  # inches: its full width
-LOOK = {
+LOOK: Any = {  # matplotlib types the keys one by one
     "font.size": 8,
     "axes.titlesize": 8.5,
     "axes.titleweight": "bold",

@@ -74,11 +74,15 @@ def spec(found: Sequence[Row]) -> Spec:
     """Panels above each other on one axis of steps."""
     steps = [row["step"] for row in found]
     domain = [min(steps) - 1, max(steps) + 1]
-    views = [_ribbon(domain), _gap(found, domain), _tokens(domain)]
+    used = [goal for goal in GOALS if goal in {row["goal"] for row in found}]
+    views = [_ribbon(domain, used), _gap(found, domain), _tokens(domain)]
     if any(row["multiplier"] is not None for row in found):
         views.append(_multiplier(domain))
     views[-1]["encoding"]["x"] = _x(domain, "training step")
-    return {"data": {"values": list(found)}, "vconcat": views, "spacing": 14}
+    return {"data": {"values": list(found)}, "vconcat": views, "spacing": 14, "resolve": _OWN}
+
+
+_OWN = {"scale": {"color": "independent"}}
 
 
 def _x(domain: list[int], title: str | None = None) -> Spec:
@@ -102,8 +106,8 @@ _TOLD = {
 }
 
 
-def _ribbon(domain: list[int]) -> Spec:
-    legend = {"orient": "top", "title": None, "symbolType": "square"}
+def _ribbon(domain: list[int], goals: list[str]) -> Spec:
+    legend = {"orient": "top", "title": None, "symbolType": "square", "values": goals}
     end = {"calculate": "datum.step + 1", "as": "next"}
     return {
         "width": "1/1",

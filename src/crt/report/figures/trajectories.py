@@ -46,8 +46,19 @@ def _series(lineup: LineUp) -> Iterator[Row]:
         for group in groups:
             figures = averages[group]
             if "acc" in figures and "len" in figures:
-                names = {"group": TITLES[group], "curve": curve, "seed": seed, "step": point.step}
+                names = {
+                    "group": _title(group, figures),
+                    "curve": curve,
+                    "seed": seed,
+                    "step": point.step,
+                }
                 yield {**names, **_with_bounds("acc", figures), **_with_bounds("len", figures)}
+
+
+def _title(group: str, figures: Mapping[str, Any]) -> str:
+    """The paper's groups by their name, one's own sets by theirs if they are few."""
+    sets = figures["sets"]
+    return ", ".join(sets) if group in ("own", "all") and len(sets) <= 2 else TITLES[group]
 
 
 def _with_bounds(name: str, figures: Mapping[str, Any]) -> Row:
@@ -129,7 +140,10 @@ def _view(part: list[Row], name: str, group: str, curves: list[str], key: str) -
         "width": "1/2",
         "height": 220,
         "data": {"values": part},
-        "encoding": {"x": x_axis("step", "training step"), "color": color},
+        "encoding": {
+            "x": x_axis("step", "training step", scale={"nice": False, "padding": 9}),
+            "color": color,
+        },
         "layer": [
             {
                 "mark": {"type": "area", "opacity": 0.16, "clip": True},
