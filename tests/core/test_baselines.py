@@ -136,7 +136,7 @@ def test_arora_zanette_compares_correct_responses_among_themselves():
 def test_dapo_punishes_within_the_buffer_alone():
     # free to 200 − 50 = 150, at 175 half of the penalty, at 200 all of it, right or wrong
     objective = DapoOverlong(limit=200, buffer=50)
-    assert rewards(objective, [1, 1, 1, 0], [150, 175, 200, 200]) == pytest.approx(
+    assert rewards(objective, [1, 1, 1, 0], [150, 175, 200, 400]) == pytest.approx(
         [1.0, 0.5, 0.0, -1.0]
     )
 

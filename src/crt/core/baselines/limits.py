@@ -128,7 +128,7 @@ class Laser:
 
 @dataclass(frozen=True)
 class DapoOverlong:
-    """DAPO's soft overlong punishment: r = c + min(0, (L_max − B − L)/B)·penalty.
+    """DAPO's soft overlong punishment: r = c + clip((L_max − B − L)/B, −1, 0)·penalty.
 
     Free up to `limit − buffer` tokens, then linear down to −penalty at `limit`.
     """
@@ -146,7 +146,7 @@ class DapoOverlong:
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "DapoOverlong"]:
         """Right or wrong, what runs into the buffer is punished."""
-        over = np.minimum(0.0, (self.limit - self.buffer - batch.length) / self.buffer)
+        over = np.clip((self.limit - self.buffer - batch.length) / self.buffer, -1.0, 0.0)
         return one_reward(batch, reference, batch.correct + self.penalty * over), self
 
 

@@ -43,7 +43,7 @@ class ACPO:
     L_b = p·L̄_correct + (1 − p)·L_max and u = (L − L_b)/L_b, with p the problem's pass rate; the
     term is max(0.5 − 0.5u, 0.1) where correct and min(0.9u − 0.1, −0.1) where wrong. ACPO has no
     public code: the constants are DAST's. Its cold start and its thinking-mode tokens are left out.
-    L_max is `longest`, or 0 for the longest response of the problem.
+    L_max is `longest`, in DAST the cap on generation; 0 takes the problem's longest response.
     """
 
     weight: float = 1.0  # of the term
