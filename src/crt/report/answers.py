@@ -165,12 +165,12 @@ def _packed(key: Key, asked: Row, columns: Iterable[Picked | None], lineup: Line
         {
             "question": visible(str(asked.get("question", key[1]))),
             "answer": visible(str(asked.get("answer", ""))),
-            "columns": [list(_answers(picked, truncated)) for picked in columns],
+            "columns": [list(answers_of(picked, truncated)) for picked in columns],
         }
     )
 
 
-def _answers(picked: Picked | None, truncated: Any) -> Iterator[Row]:
+def answers_of(picked: Picked | None, truncated: Any) -> Iterator[Row]:
     """The answers that were picked, each once."""
     if picked is None:
         return

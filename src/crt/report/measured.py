@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from crt.report.sources import LineUp, Material, Point, Row
+from crt.report.sources import LineUp, Material, Point, Row, preferred
 
 FIGURES = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
 AGAINST = ("saved", "aes1", "aes2", "ad", "ap", "ai")
@@ -65,17 +65,17 @@ def over_seeds(material: Material) -> list[Row]:
     groups: dict[str, list[Row]] = {}
     for row in preferred(material.methods):
         groups.setdefault(str(row["method"]), []).append(row)
+    bases = {row.get("seed"): _base(row) for row in material.methods if "base_acc" in row}
+    if bases:
+        groups["base"] = list(bases.values())
     found = [_mean(method, group) for method, group in groups.items()]
     found.sort(key=lambda row: not row["is_base"])
     return [{**row, "order": order} for order, row in enumerate(found)]
 
 
-def preferred(methods: Sequence[Row]) -> list[Row]:
-    """The checkpoint that a run recommends, where the last one was evaluated too."""
-    kinds = {row.get("checkpoint") for row in methods}
-    if "recommended" not in kinds:
-        return list(methods)
-    return [row for row in methods if row.get("checkpoint") != "last"]
+def _base(row: Row) -> Row:
+    """A row's base, as a row of its own."""
+    return {key.removeprefix("base_"): row[key] for key in row if key.startswith("base_")}
 
 
 def _mean(method: str, group: Sequence[Row]) -> Row:

@@ -23,6 +23,7 @@ from crt.report.figures import (
 )
 from crt.report.html import data_json, escape, tag
 from crt.report.palette import DARK, LIGHT
+from crt.report.sampled import sampled
 from crt.report.sources import LineUp, Material, Row
 from crt.version import __version__
 
@@ -156,6 +157,9 @@ def _explorer(material: Material, budget: int) -> tuple[Row, list[str]]:
         ids = {key: len(chunks) + i for i, key in enumerate(held.packed)}
         found.append(index_of(lineup, held, ids))
         chunks += held.packed.values()
+    if not lineups and material.runs:
+        index, chunks = sampled(material.runs[0], 0, budget)
+        found += [index] if index["questions"] else []
     return {"lineups": found}, chunks
 
 

@@ -26,10 +26,14 @@ DARK = {
     "paper": "#161B20",
 }
 CATEGORIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
-DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 MARKERS = ("o", "s", "^", "D", "v", "P")  # the same shapes in print
 LENGTHS = "cividis"  # dark is short, bright is long; even in grey
+
+
+def turn(place: int) -> int:
+    """Which shape goes with a place: another one each time that the colours begin anew."""
+    return (place + place // len(CATEGORIES)) % len(SHAPES)
 
 
 def colour_of(names: list[str]) -> dict[str, str]:

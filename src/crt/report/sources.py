@@ -135,11 +135,36 @@ def _with_comparison(found: Material, place: Path) -> Material:
     rows = read_json(place / METHODS) if (place / METHODS).is_file() else []
     if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
         raise DataError(f"{place / METHODS} is not a list of rows with `method`, `acc` and `len`.")
-    found = replace(found, methods=(*found.methods, *rows))
+    found = replace(
+        found,
+        methods=(*found.methods, *rows),
+        lineups=(*found.lineups, *_by_seed(place, preferred(rows))),
+    )
     for folder in sorted((place / "runs").glob("*")):
         if is_run(folder):
             found = _with_run(found, folder)
     return found
+
+
+def preferred(methods: Sequence[Row]) -> list[Row]:
+    """The checkpoint that a run recommends, where the last one was evaluated too."""
+    if not any(row.get("checkpoint") == "recommended" for row in methods):
+        return list(methods)
+    return [row for row in methods if row.get("checkpoint") != "last"]
+
+
+def _by_seed(place: Path, rows: Sequence[Row]) -> Iterator[LineUp]:
+    """The base and every method's checkpoint of one seed, as far as they are there."""
+    for seed in dict.fromkeys(row.get("seed") for row in rows):
+        folders = {"base": place / "evaluations" / f"base-seed{seed}"}
+        for row in rows:
+            if row.get("seed") == seed and isinstance(row.get("step"), int):
+                run = place / "evaluations" / f"{row['method']}-seed{seed}"
+                folders[str(row["method"])] = run / f"step-{row['step']:04d}"
+        there = {name: path for name, path in folders.items() if (path / FIGURES).is_file()}
+        if "base" in there and len(there) > 1:
+            evaluations = [load(path, name) for name, path in there.items()]
+            yield from lined_up(evaluations, f"seed {seed}", None)
 
 
 def _is_row(row: Any) -> bool:

@@ -41,7 +41,7 @@ function dressed(spec, width, tall) {
       const gap = spec.vconcat ? 66 : spec.concat ? 34 * (parts - 1) + 42 * parts : 0;
       return Math.max(160, Math.floor((width - gap) / parts));
     }
-    if (key === "columns" && narrow) return 1;
+    if (key === "columns" && narrow) return value > 2 ? 2 : 1;
     if (key === "labelLimit" && narrow) return 96;
     if (key === "height" && typeof value === "number" && tall && value > 60) return value * tall;
     return value;

@@ -87,7 +87,7 @@
     if (state.question !== number) return; // another one was asked for meanwhile
     const head = element("p", "asked", held?.question ?? question.text);
     const gold = element("p", "gold", "Right answer: ");
-    gold.append(element("b", "", held?.answer ?? "not in this page"));
+    gold.append(element("b", "", held ? held.answer || "unknown here" : "not in this page"));
     gold.append(` · ${question.data}`);
     reading.replaceChildren(head, gold, picks(lineup), columns(lineup, question, held));
     history.replaceState(null, "", `#q=${state.lineup}.${number}`);
@@ -96,7 +96,7 @@
   function picks(lineup) {
     const row = element("div", "picks");
     lineup.columns.forEach((column, place) => {
-      if (!column.texts || lineup.columns.length <= 3) return;
+      if (!column.texts || lineup.columns.length <= 3 || !lineup.rollouts) return;
       const toggle = button(column.name, () => {
         if (!state.columns.delete(place)) state.columns.add(place);
         open(state.question);
@@ -115,7 +115,8 @@
     }
     const places = lineup.columns.map((column, place) => place).filter((place) => lineup.columns[place].texts);
     places.forEach((place, order) => {
-      if (state.columns.has(place)) row.append(card(lineup.columns[place], place, question, held.columns[order]));
+      const said = held.columns[order].length > 0 || lineup.rollouts > 0;
+      if (said && (state.columns.has(place) || !lineup.rollouts)) row.append(card(lineup.columns[place], place, question, held.columns[order]));
     });
     return row;
   }
@@ -164,6 +165,10 @@
     which.value = String(number);
     const here = questions.filter((question) => question.chunk !== null).length;
     const left = places.length < every.length ? `, at ${places.length} of ${every.length} checkpoints` : "";
+    if (!lineups[number].rollouts) {
+      at("held").textContent = `What the policy answered in ${every.length} steps of training; nothing was evaluated yet.`;
+      return fill();
+    }
     at("held").textContent = here === questions.length && !left
       ? `All ${here.toLocaleString("en")} questions, with up to three answers of each model: the first that was sampled, the shortest right one, a wrong one. Shown side by side.`
       : `The figures of all ${questions.length.toLocaleString("en")} questions, and the answers to ${here.toLocaleString("en")} of them${left}: of each the first that was sampled, the shortest right one, a wrong one. The rest is left out to keep the page small.`;

@@ -40,7 +40,7 @@ def churned(accuracy: Array, length: Array) -> BoolArray:
 def rows(lineup: LineUp, questions: dict[tuple[str, str], str]) -> list[Row]:
     """Cells of the clearest examples of both, in two panels; none without a course of points."""
     found = grid.course(lineup)
-    if len(found.columns) < 3:
+    if len(found.columns) < 3 or not (lineup.is_series or lineup.run):
         return []
     lost = found.accuracy[0] - found.accuracy[-1]
     some = _first(eroded(found.accuracy, found.length), lost)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from crt.report.palette import CATEGORIES, LIGHT, MARKERS, colour_of
+from crt.report.palette import LIGHT, MARKERS, colour_of, turn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,12 +67,7 @@ def axes(rows: int, columns: int, width: float, height: float, **more: Any) -> t
 def ink_of(names: list[str]) -> dict[str, tuple[str, str]]:
     """Name → colour and marker, as on the page."""
     colours = colour_of(names)
-    return {n: (LIGHT[colours[n]], MARKERS[i % len(MARKERS)]) for i, n in enumerate(names)}
-
-
-def colours() -> list[str]:
-    """The categories' colours in print."""
-    return [LIGHT[name] for name in CATEGORIES]
+    return {n: (LIGHT[colours[n]], MARKERS[turn(i)]) for i, n in enumerate(names)}
 
 
 def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:

@@ -6,7 +6,7 @@ A width is a share of the figure's place ("1/2"), a colour is a name of the pale
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crt.report.palette import SHAPES, colour_of
+from crt.report.palette import SHAPES, colour_of, turn
 
 Spec = dict[str, Any]
 ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
@@ -33,15 +33,17 @@ def y_axis(field: str, title: str, **more: Any) -> Spec:
 def coloured(field: str, names: Sequence[str], legend: bool = True) -> Spec:
     """The palette's colours, in the order of the names."""
     scale = {"domain": list(names), "range": [f"@{c}" for c in colour_of(list(names)).values()]}
-    place = {"orient": "top", "title": None} if legend and len(names) > 1 else None
-    return {"field": field, "type": "nominal", "scale": scale, "legend": place}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": _legend(names, legend)}
+
+
+def _legend(names: Sequence[str], wanted: bool = True) -> Spec | None:
+    return {"orient": "top", "title": None, "columns": 6} if wanted and len(names) > 1 else None
 
 
 def shaped(field: str, names: Sequence[str]) -> Spec:
     """A shape for each name, so that nothing depends on colour alone."""
-    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(names))]
-    scale = {"domain": list(names), "range": shapes}
-    return {"field": field, "type": "nominal", "scale": scale, "legend": None}
+    scale = {"domain": list(names), "range": [SHAPES[turn(i)] for i in range(len(names))]}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": _legend(names)}
 
 
 def tooltip(fields: Mapping[str, str]) -> list[Spec]:
