@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="offer levels that do not hold the certificate, too"
     )
+    parser.add_argument(
+        "--front", action="store_true", help="only the front: no level that a shorter one equals"
+    )
     parser.add_argument("--name", help="what clients call the family (the run's name)")
     parser.add_argument("--out", type=Path, help="the file (RUN/family.json)")
 
@@ -52,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         levels=args.levels,
         tolerance=args.tolerance,
         uncertified=args.all,
+        strict=args.front,
     )
     write_json(file, family.model_dump(mode="json"))
     show(family)
@@ -69,7 +73,7 @@ def show(family: "Family") -> None:
     for level in family.levels:
         table.add_row(
             level.name,
-            str(level.step) if level.step else "base",
+            f"{level.step or 'base'}{'' if level.front else ' ·'}",
             f"{level.acc.value:.1f}",
             f"{level.acc.low:.1f} – {level.acc.high:.1f}",
             f"{level.len.value:.1f}",
@@ -85,6 +89,8 @@ def show(family: "Family") -> None:
         f"gains or loses at worst against the base, in points, with 95 % confidence; it is held "
         f"from {-100 * family.tolerance:g}."
     )
+    if not all(level.front for level in family.levels):
+        console.print("·: beside the front, more words for the same accuracy (--front: without).")
     if len(family.levels) == 1:
         points = 100 * family.tolerance
         console.print(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crt.serve.faults import ApiError, too_slow
+from crt.serve.metrics import Heard
 from crt.serve.reading import Piece, Reader
 from crt.serve.scheduler import Scheduler, Ticket
 
@@ -32,6 +33,7 @@ class Answering:
     readers: list[Reader]
     prompt_tokens: int
     time_limit: float
+    heard: Heard
 
     async def parts(self) -> AsyncIterator[list[Part]]:
         """All that is new, each time there is something."""
@@ -43,9 +45,11 @@ class Answering:
                     if number in unfinished:
                         new[number] = joined(new.get(number), self._read(number, said))
                         unfinished -= {number} if new[number].finish else set()
+                self.heard.first(time.monotonic() - self.ticket.started)
                 yield list(new.values())
         finally:
             self.scheduler.cancel(self.ticket)
+            self.heard.ended(self.usage())
 
     def usage(self) -> dict[str, Any]:
         """Tokens so far, in OpenAI's form; the token that ends a response counts."""

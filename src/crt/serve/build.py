@@ -20,7 +20,7 @@ from crt.evaluate.versus import TOLERANCE
 from crt.files import read_json, read_rows
 from crt.run import Run
 from crt.serve.family import FORMAT, Example, Family, Figure, Level, Measurement
-from crt.serve.front import FULL, MOST_LEVELS, Measured, choose
+from crt.serve.front import FULL, MOST_LEVELS, Measured, choose, pareto_front
 
 AVERAGE = "all"  # levels are judged over all data sets of the evaluation
 EXAMPLES = 12
@@ -100,6 +100,7 @@ def family_of(
     levels: int = 4,
     tolerance: float = TOLERANCE,
     uncertified: bool = False,
+    strict: bool = False,
 ) -> Family:
     """The family for `file`, from the series in `folder`."""
     if not 2 <= levels <= MOST_LEVELS:
@@ -114,8 +115,13 @@ def family_of(
         levels=levels,
         tolerance=tolerance,
         uncertified=uncertified,
+        strict=strict,
     )
-    made = [_level(run, folder, file, by_name[m.name], word, tolerance) for word, m in chosen]
+    front = {point.name for point in pareto_front([point for _, point in chosen])}
+    made = [
+        _level(run, folder, file, by_name[m.name], word, tolerance, m.name in front)
+        for word, m in chosen
+    ]
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
@@ -154,7 +160,15 @@ def examples(file: Path, count: int = EXAMPLES) -> list[Example]:
     return [rows[i * len(rows) // count] for i in range(count)]
 
 
-def _level(run: Run, folder: Path, file: Path, point: Point, name: str, tolerance: float) -> Level:
+def _level(
+    run: Run,
+    folder: Path,
+    file: Path,
+    point: Point,
+    name: str,
+    tolerance: float,
+    front: bool = True,
+) -> Level:
     where = run.config.model.name if point.name == BASE else str(run.checkpoint(point.step))
     revision = run.config.model.revision if point.name == BASE else None
     at = model_folder(where, revision)
@@ -170,6 +184,7 @@ def _level(run: Run, folder: Path, file: Path, point: Point, name: str, toleranc
         revision=revision,
         hash=found,
         adapter=(at / "adapter_config.json").is_file() and not (at / "config.json").is_file(),
+        front=front,
         acc=_figure(point, "acc"),
         len=_figure(point, "len"),
         r_zip=_figure_or_none(point.averages[AVERAGE].get("r_zip")),

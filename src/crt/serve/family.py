@@ -74,6 +74,8 @@ class Level(Part):
     revision: Short | None = None
     hash: Hash
     adapter: bool = False
+    front: bool = True
+    """Whether no other level that was fit to offer is both shorter and as accurate."""
     acc: Figure  # in %
     len: Figure  # tokens
     r_zip: Figure | None

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,12 +11,16 @@ from crt.serve.dial import Setting
 from crt.serve.protocol import Sampling
 from crt.serve.reading import Piece
 
+Kind = Literal["chat", "text"]
+Chunks = AsyncGenerator[dict[str, Any], None]
+Answer = dict[str, Any] | Chunks  # whole, or as it is written
+
 
 @dataclass(frozen=True)
 class Form:
     """What is the same in every chunk of an answer."""
 
-    kind: Literal["chat", "text"]
+    kind: Kind
     model: str
     setting: Setting
     id: str
@@ -41,7 +45,7 @@ class Form:
         return {"level": self.setting.level.name, "chosen_by": self.setting.by}
 
 
-def form(kind: Literal["chat", "text"], family: str, setting: Setting) -> Form:
+def form(kind: Kind, family: str, setting: Setting) -> Form:
     """A new answer's form."""
     prefix = "chatcmpl" if kind == "chat" else "cmpl"
     name = f"{family}:{setting.level.name}"
@@ -69,9 +73,7 @@ async def whole(form: Form, answering: Answering) -> dict[str, Any]:
     }
 
 
-async def chunks(
-    form: Form, answering: Answering, request: Sampling
-) -> AsyncIterator[dict[str, Any]]:
+async def chunks(form: Form, answering: Answering, request: Sampling) -> Chunks:
     """The answer as it is written; usage at the end, and in every chunk, if asked for."""
     wants = request.wants_usage or request.wants_running_usage
     if form.kind == "chat":

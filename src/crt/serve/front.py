@@ -1,4 +1,4 @@
-"""Which checkpoints become levels: feasible in accuracy, not beaten, spread over the lengths."""
+"""Which checkpoints become levels: feasible in accuracy, on the front, spread over the lengths."""
 
 import math
 from collections.abc import Sequence
@@ -32,12 +32,26 @@ class Measured:
 
 def pareto_front(points: Sequence[Measured]) -> list[Measured]:
     """Those that no other beats in accuracy and length, shortest first."""
-    ordered = sorted(points, key=lambda p: (p.length, -p.accuracy, p.name))
     front: list[Measured] = []
-    for point in ordered:
+    for point in _shortest_first(points):
         if not front or point.accuracy > front[-1].accuracy + EDGE:
             front.append(point)
     return front
+
+
+def near_front(points: Sequence[Measured], within: float) -> list[Measured]:
+    """Those whose accuracy no shorter one exceeds by more than `within`: the front and its band."""
+    near: list[Measured] = []
+    best = 0.0
+    for point in _shortest_first(points):
+        if point.accuracy >= best - within - EDGE:
+            near.append(point)
+        best = max(best, point.accuracy)
+    return near
+
+
+def _shortest_first(points: Sequence[Measured]) -> list[Measured]:
+    return sorted(points, key=lambda p: (p.length, -p.accuracy, p.name))
 
 
 def spread(front: Sequence[Measured], count: int, longest: float) -> list[Measured]:
@@ -68,13 +82,18 @@ def choose(
     levels: int,
     tolerance: float,
     uncertified: bool = False,
+    strict: bool = False,
 ) -> list[tuple[str, Measured]]:
     """Names and checkpoints of the levels below `full`, shortest first.
 
-    Without `uncertified` only those that hold the certificate are looked at.
+    Without `uncertified` only those that hold the certificate are looked at. The front comes first;
+    places it leaves are filled from its band, for who wants more words, unless `strict`.
     """
     fit = [p for p in points if 0 < p.length < base_length and p.feasible(tolerance)]
     if not uncertified:
         fit = [point for point in fit if point.certified(tolerance)]
-    chosen = spread(pareto_front(fit), levels - 1, base_length)
+    front = pareto_front(fit)
+    short_of = not strict and len(front) < levels - 1
+    among = near_front(fit, tolerance) if short_of else front
+    chosen = spread(among, levels - 1, base_length)
     return list(zip(level_names(len(chosen)), chosen, strict=True))

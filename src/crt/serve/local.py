@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from crt.serve.answering import Answering
 from crt.serve.dial import Setting
 from crt.serve.family import Family, Level, model_of
 from crt.serve.faults import ApiError
-from crt.serve.forms import chunks, form, whole
-from crt.serve.protocol import ChatRequest, Sampling, TextRequest
+from crt.serve.forms import Answer, Kind, chunks, form, whole
+from crt.serve.metrics import Heard, Metrics
+from crt.serve.protocol import ChatRequest, Sampling, TextRequest, read
 from crt.serve.reading import Phase, Reader
 from crt.serve.scheduler import Scheduler
 from crt.serve.turns import turns_of
@@ -63,30 +64,33 @@ class Loaded:
 class LocalEngine:
     """Answers requests from the levels' weights."""
 
-    def __init__(self, family: Family, levels: dict[str, Loaded], settings: LocalSettings) -> None:
+    def __init__(
+        self, family: Family, levels: dict[str, Loaded], settings: LocalSettings, metrics: Metrics
+    ) -> None:
         self.family, self.levels, self.settings = family, levels, settings
+        self.metrics = metrics
 
-    async def chat(
-        self, setting: Setting, request: ChatRequest
-    ) -> dict[str, Any] | AsyncIterator[dict[str, Any]]:
-        """The answer to a conversation."""
+    async def answer(self, kind: Kind, setting: Setting, plain: dict[str, Any]) -> Answer:
+        """The answer to a conversation, or the continuation of plain texts."""
         level = self.levels[setting.level.name]
-        prompt = await asyncio.to_thread(self._chat_prompt, level, request)
-        answering = self._submit(level, request, [prompt], request.cap)
-        return await self._told("chat", setting, request, answering)
-
-    async def text(
-        self, setting: Setting, request: TextRequest
-    ) -> dict[str, Any] | AsyncIterator[dict[str, Any]]:
-        """The continuation of plain texts."""
-        level = self.levels[setting.level.name]
-        ids = await asyncio.to_thread(_text_prompts, level, request)
-        answering = self._submit(level, request, [(each, "answer") for each in ids], request.cap)
-        return await self._told("text", setting, request, answering)
+        if kind == "chat":
+            request = read(ChatRequest, plain)
+            prompts = [await asyncio.to_thread(self._chat_prompt, level, request)]
+        else:
+            request = read(TextRequest, plain)
+            prompts = await asyncio.to_thread(_text_prompts, level, request)
+        answering = self._submit(setting, request, prompts, request.cap)
+        shape = form(kind, self.family.name, setting)
+        return (
+            chunks(shape, answering, request) if request.stream else await whole(shape, answering)
+        )
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Level → responses being written, responses waiting."""
-        return {n: (l.scheduler.running, l.scheduler.waiting) for n, l in self.levels.items()}
+        return {
+            name: (level.scheduler.running, level.scheduler.waiting)
+            for name, level in self.levels.items()
+        }
 
     @property
     def healthy(self) -> bool:
@@ -97,14 +101,6 @@ class LocalEngine:
         """Ends the threads."""
         for level in self.levels.values():
             await asyncio.to_thread(level.scheduler.close)
-
-    async def _told(
-        self, kind: Any, setting: Setting, request: Sampling, answering: Answering
-    ) -> dict[str, Any] | AsyncIterator[dict[str, Any]]:
-        shape = form(kind, self.family.name, setting)
-        return (
-            chunks(shape, answering, request) if request.stream else await whole(shape, answering)
-        )
 
     def _chat_prompt(self, level: Loaded, request: ChatRequest) -> tuple[Sequence[int], Phase]:
         if level.template is None:
@@ -125,11 +121,12 @@ class LocalEngine:
 
     def _submit(
         self,
-        level: Loaded,
+        setting: Setting,
         request: Sampling,
         prompts: Sequence[tuple[Sequence[int], Phase]],
         cap: int | None,
     ) -> Answering:
+        level = self.levels[setting.level.name]
         seed = secrets.randbits(48) if request.seed is None else request.seed
         how = self.family.measured
         asks: list[Ask] = []
@@ -149,8 +146,9 @@ class LocalEngine:
                 )
                 readers.append(Reader(level.tokenizer, phase, request.stops))
         ticket = level.scheduler.submit(asks)
-        read = sum(len(ids) for ids, _ in prompts)
-        return Answering(level.scheduler, ticket, readers, read, self.settings.time_limit)
+        length = sum(len(ids) for ids, _ in prompts)
+        heard = Heard(self.metrics, setting.level.name)
+        return Answering(level.scheduler, ticket, readers, length, self.settings.time_limit, heard)
 
 
 def fitting(prompt: int, cap: int | None, room: int, usual: int) -> int:
@@ -169,7 +167,11 @@ def fitting(prompt: int, cap: int | None, room: int, usual: int) -> int:
 
 
 def load_levels(
-    family: Family, file: Path, settings: LocalSettings, note: Callable[[str], None]
+    family: Family,
+    file: Path,
+    settings: LocalSettings,
+    metrics: Metrics,
+    note: Callable[[str], None],
 ) -> LocalEngine:
     """Every level's weights, checked against the hash in the family, with places in memory."""
     models = {level.name: _model(level, file, settings) for level in family.levels}
@@ -182,7 +184,7 @@ def load_levels(
         scheduler = Scheduler(batch, settings.queue, name)
         found[name] = Loaded(loaded, _template(loaded, family), scheduler, room)
         note(f"{name}: {slots} places of {room} tokens, {loaded.dtype}")
-    return LocalEngine(family, found, settings)
+    return LocalEngine(family, found, settings, metrics)
 
 
 def _model(level: Level, file: Path, settings: LocalSettings) -> LoadedModel:
@@ -203,14 +205,14 @@ def _template(loaded: LoadedModel, family: Family) -> Template | None:
     return prepare(loaded.tokenizer, settings)  # pyright: ignore[reportArgumentType]
 
 
-def _text_prompts(level: Loaded, request: TextRequest) -> list[list[int]]:
+def _text_prompts(level: Loaded, request: TextRequest) -> list[tuple[Sequence[int], Phase]]:
     words = len(level.loaded.tokenizer)
-    found: list[list[int]] = []
+    found: list[tuple[Sequence[int], Phase]] = []
     for prompt in request.prompts:
         ids = level.loaded.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         if not all(0 <= token < words for token in ids):
             raise ApiError(400, f"A token is not from 0 to {words - 1}.", param="prompt")
-        found.append(list(ids))
+        found.append((ids, "answer"))
     return found
 
 

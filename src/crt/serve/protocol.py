@@ -85,6 +85,12 @@ class Dialled(BaseModel):
     token_target: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
+class DialOnly(Dialled):
+    """The dial's settings alone, whatever else the request holds."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
 class Sampling(Dialled):
     """How the answer is drawn and sent."""
 
@@ -161,14 +167,14 @@ class TextRequest(Sampling):
 Request = TypeVar("Request", bound=Sampling)
 
 
-def read(kind: type[Request], body: bytes) -> Request:
+def read(kind: type[Request], plain: dict[str, Any]) -> Request:
     """The request, or one sentence about the first thing that is wrong with it."""
-    plain = read_object(body)
-    for name in IGNORED & plain.keys():
-        del plain[name]
-    for name in UNSUPPORTED.keys() & plain.keys():
-        _refuse_if_used(name, plain.pop(name))
-    return checked(kind, plain)
+    for name, unused in UNSUPPORTED.items():
+        if plain.get(name) not in unused:
+            told = f"{name} is not supported here: leave it out."
+            raise ApiError(400, told, param=name, code="unsupported")
+    left_out = IGNORED | UNSUPPORTED.keys()
+    return checked(kind, {name: plain[name] for name in plain if name not in left_out})
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -200,10 +206,3 @@ def checked(kind: type[Kind], plain: dict[str, Any]) -> Kind:
     if first["type"] == "missing":
         raise ApiError(400, f"The field {where!r} is missing.", param=where)
     raise ApiError(400, f"The field {where!r} cannot be used: {first['msg']}.", param=where)
-
-
-def _refuse_if_used(name: str, value: Any) -> None:
-    if value not in UNSUPPORTED[name]:
-        raise ApiError(
-            400, f"{name} is not supported here: leave it out.", param=name, code="unsupported"
-        )
