@@ -24,8 +24,9 @@ from crt.core.batch import batch_of  # noqa: E402
 from crt.core.objectives import Shorten  # noqa: E402
 from crt.engines.local import CRTTrainer  # noqa: E402
 from crt.engines.models import load_model  # noqa: E402
-from crt.engines.policy import Policy, Sampling, response_text  # noqa: E402
+from crt.engines.policy import Policy, response_text  # noqa: E402
 from crt.engines.rollouts import FastRollouts  # noqa: E402
+from crt.engines.samplers import InProcess, Sampling  # noqa: E402
 from crt.tasks.datasets import load  # noqa: E402
 from crt.tasks.grade import Grader, item_of  # noqa: E402
 from crt.tasks.messages import PromptSettings  # noqa: E402
@@ -132,9 +133,9 @@ class Bench:
     def ours(self) -> CRTTrainer:
         """With the guard, the reference in memory, the fast sampler and no padding."""
         loaded = load_model(self.args.model, dtype="float32")
-        policy = Policy(
-            loaded.model, loaded.files.ends, self.template, self.grader, Sampling(self.args.tokens)
-        )
+        ends = loaded.files.ends
+        sampler = InProcess(loaded.model, ends, Sampling(self.args.tokens))
+        policy = Policy(sampler, ends, self.template, self.grader)
         reference, _ = batch_of(policy.rollouts(self.problems, 4, 0))
         fast = FastRollouts(list(self.prompts.values()), 0, self.args.tokens, 1.0)
         return CRTTrainer(

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from crt.config import EvaluationConfig, ModelConfig
+from crt.engines.samplers import choose_engine
 from crt.errors import ConfigError, EngineError
 from crt.evaluate import evaluate
-from crt.evaluate.local import choose_engine, fitting_cap, local
+from crt.evaluate.local import fitting_cap, local
 from crt.evaluate.sampling import plan
 from crt.evaluate.sets import load_sets
 from crt.tasks.messages import PromptSettings
@@ -88,37 +90,17 @@ def test_greedy_rollouts_are_all_alike_and_the_manifest_has_everything(tiny, pro
     assert row["prompt"].startswith("<user>0 + 1 = ?\nPlease reason") and row["answer"] == "1"
 
 
-FAKE = """
-class SamplingParams:
-    def __init__(self, **settings): self.__dict__.update(settings)
-class Output:
-    def __init__(self, ids, reason): self.token_ids, self.finish_reason = ids, reason
-class Request:
-    def __init__(self, output): self.outputs = [output]
-class LLM:
-    made = []
-    def __init__(self, model, **settings): LLM.made.append((model, settings)); self.asked = []
-    def generate(self, prompts, params, use_tqdm):
-        assert len(prompts) == len(params) and all(p["prompt_token_ids"] for p in prompts)
-        LLM.params = params
-        return [Request(Output([6, 7, 1] if i % 2 else [6] * 30, "stop" if i % 2 else "length"))
-                for i in range(len(prompts))]
-"""
-
-
-def test_vllm_is_called_with_tokens_and_a_seed_for_each(tiny, sets, tmp_path, monkeypatch):
-    # not vLLM itself, which needs a GPU: its interface as of 0.10, to see what we ask of it
-    (tmp_path / "vllm").mkdir()
-    (tmp_path / "vllm/__init__.py").write_text(FAKE)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_vllm_answers_the_same_units(tiny, sets, monkeypatch):
+    # not vLLM itself, which needs a GPU, but its interface, to see what comes of its answers
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fakes")
     found, _, how = backend(tiny, sets, engine="vllm", rollouts=2)
     [(_, answers)] = list(found.answers(plan(sets, 2, found.rows, seed=0)))
-    assert [(a.tokens, a.stop) for a in answers[0]] == [(30, "length"), (3, "eos")]
-    assert len(answers) == 6 and found.model()["engine"] == "vllm"
-    vllm = sys.modules.pop("vllm")
-    assert len({each.seed for each in vllm.LLM.params}) == 12
-    assert vllm.LLM.params[0].max_tokens == how.max_tokens
-    assert vllm.LLM.made[0][1]["dtype"] == "auto"
+    [engine] = sys.modules.pop("vllm").LLM.loaded
+    assert [len(group) for group in answers] == [2] * 6
+    assert found.model()["engine"] == "vllm" and engine.dtype == "auto"
+    for answer in (answer for group in answers for answer in group):
+        assert answer.tokens == 30 if answer.stop == "length" else answer.tokens <= 30
+    assert [params.max_tokens for _, params in engine.asked] == [how.max_tokens] * 6
 
 
 def test_the_engine_is_chosen(tiny, sets):

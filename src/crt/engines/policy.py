@@ -1,78 +1,91 @@
-"""A model that answers problems: prompts in, graded rollouts out."""
+"""A model that answers problems: prompts in, responses or graded rollouts out."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from transformers import PreTrainedModel
+import numpy as np
 
-from crt.engines.rollouts import generator_for
-from crt.engines.sampler import sample
+from crt.engines.samplers import Sampler
 from crt.tasks.grade import Grader, item_of
-from crt.tasks.prompts import Template, render
+from crt.tasks.prompts import Prompt, Template, render
 from crt.types import Problem, Rollout
 
-ROWS_AT_ONCE = 256  # rollouts in one batch of the sampler
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What was written, in how many tokens (the one that ended it counts), and how it stopped."""
+
+    text: str
+    tokens: int
+    stop: Literal["eos", "length"]
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How responses are drawn."""
-
-    max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
+def respond(
+    prompts: Sequence[Prompt],
+    sampler: Sampler,
+    tokenizer: Any,
+    ends: Collection[int],
+    copies: int,
+    seed: int,
+) -> list[list[Response]]:
+    """`copies` responses to each prompt."""
+    groups = sampler([prompt.token_ids for prompt in prompts], copies, seed)
+    return [
+        [
+            Response(
+                response_text(tokenizer, one.tokens, ends),
+                # an engine may keep the ending token to itself: it was generated all the same
+                len(one.tokens) + (one.stop == "eos" and not set(one.tokens[-1:]) & set(ends)),
+                one.stop,
+            )
+            for one in group
+        ]
+        for group in groups
+    ]
 
 
 class Policy:
-    """A loaded model with its prompts and the grader, drawing with the fast sampler."""
+    """A sampler with its prompts and the grader."""
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        ends: Iterable[int],
-        template: Template,
-        grader: Grader,
-        sampling: Sampling,
+        self, sampler: Sampler, ends: Collection[int], template: Template, grader: Grader
     ) -> None:
-        self.model, self.template, self.grader, self.sampling = model, template, grader, sampling
+        self.sampler, self.template, self.grader = sampler, template, grader
         self.ends = frozenset(ends)
 
     def rollouts(self, problems: Sequence[Problem], copies: int, *seeds: int) -> list[Rollout]:
         """`copies` graded responses to each problem, in order; the seeds decide what is drawn."""
-        size = max(1, ROWS_AT_ONCE // copies)
-        was_training = self.model.training
-        self.model.eval()
+        prompts = [render(problem, self.template) for problem in problems]
+        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+        size = max(1, self.sampler.rows(longest) // copies)
         drawn: list[Rollout] = []
         for first in range(0, len(problems), size):
-            drawn += self._some(problems[first : first + size], copies, (*seeds, first))
-        self.model.train(was_training)
+            some = slice(first, first + size)
+            drawn += self._some(problems[some], prompts[some], copies, mixed(*seeds, first))
         return drawn
 
     def _some(
-        self, problems: Sequence[Problem], copies: int, seeds: tuple[int, ...]
+        self, problems: Sequence[Problem], prompts: Sequence[Prompt], copies: int, seed: int
     ) -> list[Rollout]:
-        prompts = [render(problem, self.template) for problem in problems]
-        groups = sample(
-            self.model,
-            [prompt.token_ids for prompt in prompts],
-            copies,
-            self.sampling.max_tokens,
-            self.ends,
-            generator=generator_for(*seeds),
-            temperature=self.sampling.temperature,
-            top_p=self.sampling.top_p,
-        )
-        asked = [(problems[i], prompts[i], one) for i, group in enumerate(groups) for one in group]
-        texts = [response_text(self.template.tokenizer, one.tokens, self.ends) for *_, one in asked]
+        groups = respond(prompts, self.sampler, self.template.tokenizer, self.ends, copies, seed)
+        told = [
+            (problem, prompt, one)
+            for problem, prompt, group in zip(problems, prompts, groups, strict=True)
+            for one in group
+        ]
         grades = self.grader.grade_many(
-            item_of(text, problem, prompt.opens_thinking)
-            for text, (problem, prompt, _) in zip(texts, asked, strict=True)
+            item_of(one.text, problem, prompt.opens_thinking) for problem, prompt, one in told
         )
         return [
-            Rollout(problem.id, text, len(one.tokens), one.stop, grade.verdict, grade.extracted)
-            for (problem, _, one), text, grade in zip(asked, texts, grades, strict=True)
+            Rollout(problem.id, one.text, one.tokens, one.stop, grade.verdict, grade.extracted)
+            for (problem, _, one), grade in zip(told, grades, strict=True)
         ]
+
+
+def mixed(*seeds: int) -> int:
+    """One seed of 63 bits from several, another for every combination."""
+    return int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def response_text(tokenizer: Any, tokens: Sequence[int], ends: Collection[int]) -> str:

@@ -4,13 +4,11 @@ from typing import Any
 
 from crt.core.batch import batch_of
 from crt.core.feasible import Candidate, shortest_feasible
-from crt.engines.policy import Policy
 from crt.errors import GradingError
 from crt.files import write_json
 from crt.run import RECORD, Run
 from crt.train.fit import Floor, figures
 from crt.train.workshop import Workshop
-from crt.types import Rollout
 
 FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
 
@@ -36,7 +34,10 @@ def confirmed(run: Run, workshop: Workshop, floor: Floor) -> Candidate:
 def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None:
     """A finer measurement in place of the first, which stays in the record beside it."""
     folder = run.checkpoint(step)
-    rollouts = share_of_each(workshop, workshop.policy(workshop.load(str(folder))))
+    model = workshop.load(str(folder))
+    policy = workshop.policy(model, sampler=workshop.frozen(model))
+    rollouts = workshop.measured(policy, run.config.validation.final_rollouts, FINAL_DRAW)
+    workshop.release()
     batch, left_out = batch_of(rollouts, run.config.grading.truncated)
     if workshop.ranks.writes:
         record = run.checkpoints[step]
@@ -44,14 +45,6 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
         found = figures(batch, left_out, floor) | {"final": True, "first": first}
         write_json(folder / RECORD, record | found)
     workshop.ranks.wait()
-
-
-def share_of_each(workshop: Workshop, policy: Policy) -> list[Rollout]:
-    """Every process draws for its share of the validation problems; all get the whole."""
-    ranks, copies = workshop.ranks, workshop.config.validation.final_rollouts
-    mine = workshop.problems[1][ranks.rank :: ranks.count]
-    drawn = policy.rollouts(mine, copies, workshop.config.seed, FINAL_DRAW) if mine else []
-    return ranks.gathered(drawn)
 
 
 def recommended(records: dict[int, dict[str, Any]]) -> Candidate:

@@ -19,10 +19,11 @@ from crt.core.guard import EDGE, paired_gap, slack_of
 from crt.core.objectives import Objective, Shorten
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
-from crt.engines.policy import response_text
+from crt.engines.policy import Policy, response_text
 from crt.engines.ranks import Ranks
 from crt.engines.rollouts import FastRollouts
 from crt.engines.trl_settings import settings
+from crt.engines.vllm_sampler import TrainersVllm
 from crt.run import STATE, Run
 from crt.tasks.grade import item_of
 from crt.tasks.prompts import Prompt, render
@@ -65,7 +66,6 @@ def fit(
     saved = left_at(run, stage, workshop.ranks)
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
-    policy, adapter = workshop.load_to_train(stage.start)
     order = problem_order(
         workshop.problems[0],
         run.config.schedule.problems_per_step,
@@ -74,10 +74,14 @@ def fit(
     )[stage.first :]
     asked = [problem for step in order for problem in step]
     prompts = prompts_of(workshop, stage, order)
-    recorder = Recorder(
-        run, stage.number, stage.first, lambda: measured(workshop, policy, floor), stage.over,
-        stage.guarded, show,
-    )  # fmt: skip
+    workshop.sample_ahead(reference, asked)
+    policy, adapter = workshop.load_to_train(stage.start)
+
+    def measure() -> dict[str, Any]:
+        theirs = TrainersVllm(trainer, policy.files.ends) if trainer.use_vllm else None
+        return measured(workshop, workshop.policy(policy, sampler=theirs), floor)
+
+    recorder = Recorder(run, stage.number, stage.first, measure, stage.over, stage.guarded, show)
     trainer = make_trainer(
         run, workshop, stage, policy, adapter, asked, prompts, reference, recorder
     )
@@ -123,9 +127,11 @@ def make_trainer(
         {"prompt": _sent(prompt), "problem_id": prompt.problem_id, "budget": prompt.budget}
         for prompt in prompts
     ]
+    off_policy = config.sampling.source == "reference"
+    frozen = workshop.load(stage.start).model if off_policy else None
     fast = FastRollouts(
         prompts, config.seed + stage.first, config.sampling.max_tokens,
-        config.sampling.top_p,
+        config.sampling.top_p, frozen,
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
         model=policy.model,
@@ -140,6 +146,7 @@ def make_trainer(
         reference=reference,
         estimator=config.optim.estimator,
         truncated_as=config.grading.truncated,
+        off_policy=off_policy,
         on_step=lambda step: recorder.on_graded(trainer, step),
     )
     trainer.remove_callback(PrinterCallback)  # the view shows the steps
@@ -182,9 +189,9 @@ class Correctness:
         ]
 
 
-def measured(workshop: Workshop, policy: LoadedModel, floor: Floor) -> dict[str, Any]:
+def measured(workshop: Workshop, policy: Policy, floor: Floor) -> dict[str, Any]:
     """Accuracy and length of the policy on the validation problems, and how it stands."""
-    rollouts = workshop.measured(workshop.policy(policy))
+    rollouts = workshop.measured(policy)
     return figures(*batch_of(rollouts, workshop.config.grading.truncated), floor)
 
 

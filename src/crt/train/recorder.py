@@ -94,27 +94,26 @@ class Recorder(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
-        if self.ranks.writes:
-            self._save(args, state)
-        self.ranks.wait()
-        self.clock = time.monotonic()
-
-    def _save(self, args: Any, state: Any) -> None:
         step = self.first + state.global_step
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        if self._is_due(step) or self.ended:
+        absent = not (self.run.checkpoint(step) / RECORD).is_file()
+        if absent and (self._is_due(step) or self.ended):
             self._checkpoint(saved, step)
-        # Only now may a resumed run start from here: the run's own checkpoint is there too.
-        write_json(saved / FINISHED, {"step": step})
+        if self.ranks.writes:
+            # Only now may a resumed run start from here: the run's own checkpoint is there too.
+            write_json(saved / FINISHED, {"step": step})
+        self.ranks.wait()
+        self.clock = time.monotonic()
 
     def _is_due(self, step: int) -> bool:
         return step % self.run.config.schedule.save_every == 0
 
     def _checkpoint(self, saved: Path, step: int) -> None:
         """The weights under the run's own name, with a record; whole or absent."""
-        target = self.run.checkpoint(step)
-        if (target / RECORD).is_file():
+        found = self.measure()  # by all processes together
+        if not self.ranks.writes:
             return
+        target = self.run.checkpoint(step)
         shutil.rmtree(target, ignore_errors=True)
         aside = target.with_name(f".unfinished-{target.name}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -122,7 +121,7 @@ class Recorder(TrainerCallback):
         for file in saved.iterdir():
             if file.is_file() and not file.name.startswith(TRAINER_FILES):
                 os.link(file, aside / file.name)  # no second copy on disk
-        write_json(aside / RECORD, {"step": step, "stage": self.stage} | self.measure())
+        write_json(aside / RECORD, {"step": step, "stage": self.stage} | found)
         aside.replace(target)
 
     def _limit_ungraded(self, step: Step) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 from crt.config import RunConfig
 from crt.core.batch import Batch
 from crt.engines.models import LoadedModel, load_model
-from crt.engines.policy import Policy, Sampling
+from crt.engines.policy import Policy
 from crt.engines.ranks import Ranks
+from crt.engines.samplers import InProcess, Sampler, Sampling, choose_engine
+from crt.engines.vllm_sampler import VllmSampler
 from crt.tasks.datasets import load_mixture
 from crt.tasks.grade import GRADER_VERSION, Grader
 from crt.tasks.problems import digest
@@ -39,6 +41,7 @@ class Workshop:
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
         self.ranks = Ranks.found()
+        self.engines: list[VllmSampler] = []  # that may hold memory of the GPU
 
     def load(self, name: str) -> LoadedModel:
         """A model by name or folder, as the recipe says."""
@@ -85,15 +88,42 @@ class Workshop:
         others = load_mixture(validation.data, split="test", **options).problems
         return list(train), list(others[: validation.problems])
 
-    def policy(self, model: LoadedModel, template: Template | None = None) -> Policy:
-        """A model that answers problems as in training, or to other prompts."""
-        template = template or self.template
-        return Policy(model.model, model.files.ends, template, self.grader, self.sampling)
+    def policy(
+        self, model: LoadedModel, template: Template | None = None, sampler: Sampler | None = None
+    ) -> Policy:
+        """A model that answers problems as in training, or to other prompts, or elsewhere."""
+        sampler = sampler or InProcess(model.model, model.files.ends, self.sampling)
+        return Policy(sampler, model.files.ends, template or self.template, self.grader)
+
+    def frozen(self, model: LoadedModel) -> Sampler | None:
+        """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
+        if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
+            return None  # a fresh reference is asked in training, when the GPU is the policy's
+        if choose_engine("auto", model.files) == "fast":
+            return None
+        trusted, alone = self.config.model.trust_remote_code, self.ranks.count == 1
+        engine = VllmSampler(
+            model.files, self.sampling, dtype=model.dtype, trust_remote_code=trusted, alone=alone
+        )
+        self.engines.append(engine)
+        return engine
+
+    def sample_ahead(self, reference: Reference, problems: Sequence[Problem]) -> None:
+        """What vLLM is to draw is drawn before training, which then has the GPU for itself."""
+        if self.engines:
+            reference.rollouts(list(dict.fromkeys(problem.id for problem in problems)))
+            self.release()
+
+    def release(self) -> None:
+        """Gives back the GPU memory that vLLM holds."""
+        for engine in self.engines:
+            engine.close()
 
     def reference(self, model: LoadedModel) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
         settings = self.config.reference
-        policy = self.policy(model, self.plain)
+        engine = self.frozen(model)
+        policy = self.policy(model, self.plain, engine)
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
@@ -102,11 +132,12 @@ class Workshop:
                 seeds.append(int(digest(*(problem.id for problem in problems))[:8], 16))
             return policy.rollouts(problems, settings.rollouts, *seeds)
 
-        store = Store(self.cache, self.about(model)) if settings.mode == "cached" else None
+        about = self.about(model, vllm=engine is not None)
+        store = Store(self.cache, about) if settings.mode == "cached" else None
         truncated = self.config.grading.truncated
         return Reference([*train, *validation], sampler, store, truncated, self.ranks)
 
-    def about(self, model: LoadedModel) -> dict[str, Any]:
+    def about(self, model: LoadedModel, vllm: bool = False) -> dict[str, Any]:
         """All that a reference rollout depends on: the key of its cache."""
         return {
             "model": model.hash,
@@ -117,12 +148,16 @@ class Workshop:
             "top_p": self.sampling.top_p,
             "rollouts": self.config.reference.rollouts,
             "grader": GRADER_VERSION,
-        }
+        } | ({"engine": "vllm"} if vllm else {})
 
-    def measured(self, policy: Policy) -> list[Rollout]:
-        """Rollouts of a policy on the validation problems, always drawn with the same seed."""
-        _, validation = self.problems
-        return policy.rollouts(validation, self.config.validation.rollouts, self.config.seed, 1)
+    def measured(self, policy: Policy, copies: int | None = None, draw: int = 1) -> list[Rollout]:
+        """Rollouts of a policy on the validation problems; the same `draw` has the same seed.
+
+        Every process draws for its share of the problems, and all get the whole.
+        """
+        copies = copies or self.config.validation.rollouts
+        mine = self.problems[1][self.ranks.rank :: self.ranks.count]
+        return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw))
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems."""

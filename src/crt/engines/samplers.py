@@ -1,0 +1,90 @@
+"""Who draws responses: this process with the fast sampler, or vLLM; one call for both."""
+
+import importlib.util
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from crt.engines.models import ModelFiles, cache_bytes
+from crt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from crt.engines.sampler import Sample
+
+CACHE_BYTES = 4 * 2**30  # for keys and values; fixed, so that draws are the same everywhere
+MOST_ROWS = 256  # more rows are no faster on a CPU
+
+Engine = Literal["auto", "fast", "vllm"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How responses are drawn."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+class Sampler(Protocol):
+    """A policy that continues prompts; the same seed gives the same samples."""
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+    ) -> "list[list[Sample]]":
+        """`copies` samples of every prompt, given as token ids."""
+        ...
+
+    def rows(self, longest_prompt: int) -> int:
+        """Samples it draws well at once after prompts of at most so many tokens."""
+        ...
+
+
+class InProcess:
+    """The fast sampler on a model in this process, which may be in training."""
+
+    def __init__(self, model: Any, ends: Collection[int], sampling: Sampling) -> None:
+        self.model, self.ends, self.sampling = model, ends, sampling
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+    ) -> "list[list[Sample]]":
+        """One batch with one generator."""
+        import torch
+
+        from crt.engines.sampler import sample
+
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            return sample(
+                self.model,
+                prompts,
+                copies,
+                self.sampling.max_tokens,
+                self.ends,
+                generator=torch.Generator().manual_seed(seed),
+                temperature=self.sampling.temperature,
+                top_p=self.sampling.top_p,
+            )
+        finally:
+            self.model.train(was_training)
+
+    def rows(self, longest_prompt: int) -> int:
+        """As many as there is room for."""
+        positions = longest_prompt + self.sampling.max_tokens
+        return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))
+
+
+def choose_engine(engine: Engine, files: ModelFiles) -> Literal["fast", "vllm"]:
+    """vLLM when it is installed and a GPU is there, unless one is asked for."""
+    installed = importlib.util.find_spec("vllm") is not None
+    if engine == "vllm" and not installed:
+        raise ConfigError("vLLM is not installed: install crt-train[vllm], or use --engine fast")
+    if engine == "vllm" and files.adapter:
+        raise ConfigError(f"{files.folder} is an adapter: merge it first, or use --engine fast")
+    if engine != "auto":
+        return engine
+    import torch
+
+    return "vllm" if installed and torch.cuda.is_available() and not files.adapter else "fast"

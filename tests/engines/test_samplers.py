@@ -1,0 +1,158 @@
+"""One call for whoever draws: the fast sampler, vLLM, and the vLLM that TRL trains with."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from crt.engines.models import ModelFiles
+from crt.engines.samplers import MOST_ROWS, InProcess, Sampling, choose_engine
+from crt.engines.vllm_sampler import TrainersVllm, VllmSampler
+from crt.errors import ConfigError
+
+END = 1
+PROMPTS = [[5, 6], [7, 8, 9], [4]]
+FILES = ModelFiles("m", Path("folder"), None, (END,), 64, "hash", adapter=False)  # pyright: ignore
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=12, eos_token_id=END, **sizes, **heads))  # pyright: ignore
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """Not vLLM itself, which needs a GPU, but its interface."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fakes")
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)
+    import vllm  # pyright: ignore[reportMissingImports]
+
+    vllm.LLM.loaded.clear()
+    yield vllm
+    sys.modules.pop("vllm", None)
+
+
+@pytest.fixture(params=["fast", "vllm"])
+def sampler(request, model, vllm):
+    how = Sampling(max_tokens=6)
+    return InProcess(model, [END], how) if request.param == "fast" else VllmSampler(FILES, how)
+
+
+def test_every_prompt_has_its_samples_with_their_ends(sampler):
+    groups = sampler(PROMPTS, 5, 3)
+    assert [len(group) for group in groups] == [5, 5, 5]
+    for one in (one for group in groups for one in group):
+        assert len(one.tokens) == len(one.logprobs) <= 6
+        assert (one.stop == "eos") == (one.tokens[-1] == END)
+        assert one.stop == "eos" or len(one.tokens) == 6
+
+
+def test_the_seed_decides(sampler):
+    said = [one.tokens for group in sampler(PROMPTS, 5, 3) for one in group]
+    assert said == [one.tokens for group in sampler(PROMPTS, 5, 3) for one in group]
+    assert said != [one.tokens for group in sampler(PROMPTS, 5, 4) for one in group]
+    assert len({tuple(tokens) for tokens in said}) > 5  # and no sample is another's copy
+
+
+@pytest.mark.parametrize("kind", ["fast", "vllm"])
+def test_greedy_samples_are_all_alike(kind, model, vllm):
+    how = Sampling(max_tokens=6, temperature=0.0)
+    greedy = InProcess(model, [END], how) if kind == "fast" else VllmSampler(FILES, how)
+    for group in greedy(PROMPTS, 3, 0):
+        assert len(group) == 3 and len({tuple(one.tokens) for one in group}) == 1
+
+
+def test_a_model_in_training_stays_in_training(model):
+    model.train()
+    InProcess(model, [END], Sampling(4))(PROMPTS, 1, 0)
+    assert model.training
+    model.eval()
+    InProcess(model, [END], Sampling(4))(PROMPTS, 1, 0)
+    assert not model.training
+
+
+def test_rows_fit_the_memory_for_keys_and_values(model, monkeypatch):
+    sampler = InProcess(model, [END], Sampling(max_tokens=90))
+    assert sampler.rows(10) == MOST_ROWS
+    # keys and values of 8 float32 each: 64 bytes a position, 100 positions a row
+    monkeypatch.setattr("crt.engines.samplers.CACHE_BYTES", 64 * 100 * 7)
+    assert sampler.rows(10) == 7
+
+
+def test_what_vllm_is_asked(vllm):
+    sampler = VllmSampler(FILES, Sampling(9, 0.6, 0.95), positions=40, dtype="bfloat16")
+    assert not vllm.LLM.loaded  # nothing is loaded before it is needed
+    sampler(PROMPTS, 4, 7)
+    sampler(PROMPTS, 4, 8)
+    [engine] = vllm.LLM.loaded
+    assert (engine.model, engine.dtype, engine.max_model_len) == ("folder", "bfloat16", 40)
+    assert engine.logprobs_mode == "processed_logprobs"
+    assert [asked["prompt_token_ids"] for asked, _ in engine.asked[:3]] == PROMPTS
+    how = engine.asked[0][1]
+    assert (how.n, how.temperature, how.top_p, how.max_tokens) == (4, 0.6, 0.95, 9)
+    assert how.stop_token_ids == [END] and how.logprobs == 0
+    # 4 samples a prompt: seeds 7…10, 11…14, 15…18, so that no two are the same
+    assert [params.seed for _, params in engine.asked[:3]] == [7, 11, 15]
+
+
+def test_a_closed_engine_is_loaded_again(vllm):
+    sampler = VllmSampler(FILES, Sampling(9), alone=False)
+    first = sampler(PROMPTS, 2, 0)
+    sampler.close()
+    assert sampler(PROMPTS, 2, 0) == first
+    assert len(vllm.LLM.loaded) == 2
+    assert vllm.LLM.loaded[0].distributed_executor_backend == "external_launcher"
+
+
+class Generation:
+    """TRL's `VLLMGeneration` in the two calls that are made of it."""
+
+    def __init__(self) -> None:
+        self.synced = 0
+        self.asked: list[tuple[list[list[int]], int]] = []
+
+    def sync_weights(self) -> None:
+        self.synced += 1
+
+    def generate(self, prompts, images, num_generations):
+        self.asked.append((prompts, num_generations))
+        tokens = [[4, END] if i % 2 else [4, 4, 4] for i in range(len(prompts))]
+        return prompts, tokens, [[[-0.5]] * len(each) for each in tokens], None
+
+
+def test_the_vllm_that_trains_draws_with_the_weights_of_the_step():
+    generation = Generation()
+    trainer = SimpleNamespace(
+        vllm_generation=generation, state=SimpleNamespace(global_step=3), _last_loaded_step=2
+    )
+    sampler = TrainersVllm(trainer, [END])  # pyright: ignore[reportArgumentType]
+    groups = sampler(PROMPTS, 2, 0)
+    assert generation.asked == [([p for p in PROMPTS for _ in range(2)], 2)]
+    assert [[one.stop for one in group] for group in groups] == [["length", "eos"]] * 3
+    assert groups[0][1].tokens == [4, END] and groups[0][1].logprobs == [-0.5, -0.5]
+    sampler(PROMPTS, 2, 0)
+    assert generation.synced == 1 and trainer._last_loaded_step == 3  # once a step
+
+
+def test_the_engine_is_chosen(vllm, monkeypatch):
+    adapter = ModelFiles("m", Path("folder"), None, (END,), 64, "hash", adapter=True)  # pyright: ignore
+    assert choose_engine("vllm", FILES) == "vllm" and choose_engine("fast", FILES) == "fast"
+    with pytest.raises(ConfigError, match="is an adapter: merge it first"):
+        choose_engine("vllm", adapter)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_engine("auto", FILES) == "vllm" and choose_engine("auto", adapter) == "fast"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_engine("auto", FILES) == "fast"
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is here")
+def test_vllm_that_is_not_there_is_said():
+    with pytest.raises(ConfigError, match=r"install crt-train\[vllm\]"):
+        choose_engine("vllm", FILES)
