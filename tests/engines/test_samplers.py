@@ -10,9 +10,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from crt.engines.models import ModelFiles
+from crt.engines.rollouts import VllmRollouts
 from crt.engines.samplers import MOST_ROWS, InProcess, Sampling, choose_engine
 from crt.engines.vllm_sampler import TrainersVllm, VllmSampler
 from crt.errors import ConfigError
+from crt.tasks.prompts import Prompt
 
 END = 1
 PROMPTS = [[5, 6], [7, 8, 9], [4]]
@@ -139,6 +141,18 @@ def test_the_vllm_that_trains_draws_with_the_weights_of_the_step():
     assert groups[0][1].tokens == [4, END] and groups[0][1].logprobs == [-0.5, -0.5]
     sampler(PROMPTS, 2, 0)
     assert generation.synced == 1 and trainer._last_loaded_step == 3  # once a step
+
+
+def test_vllm_in_training_continues_our_own_prompts():
+    generation = Generation()
+    trainer = SimpleNamespace(vllm_generation=generation, num_generations=2)
+    turns = [({"role": "user", "content": text},) for text in ("a", "b")]
+    prompts = [Prompt(turn[0]["content"], turn, "", (7, i), False) for i, turn in enumerate(turns)]
+    asked = [list(turn) for turn in turns for _ in range(2)]
+    told = VllmRollouts(prompts)(asked, trainer)  # pyright: ignore[reportArgumentType]
+    assert generation.asked == [([[7, 0], [7, 0], [7, 1], [7, 1]], 2)]
+    assert told["prompt_ids"] == [[7, 0], [7, 0], [7, 1], [7, 1]]
+    assert told["completion_ids"][1] == [4, END] and told["logprobs"][1] == [-0.5, -0.5]
 
 
 def test_the_engine_is_chosen(vllm, monkeypatch):

@@ -62,6 +62,26 @@ class FastRollouts:
         return generator_for(self.seed, step, rank)
 
 
+class VllmRollouts:
+    """vLLM as TRL runs it, after our own prompts: TRL would render them by its own settings."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+
+    def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
+        """TRL has given vLLM the policy's weights before it asks."""
+        engine: Any = trainer.vllm_generation
+        prompts = [self.token_ids[_key(each)] for each in messages]
+        _, tokens, logprobs, _ = engine.generate(
+            prompts=prompts, images=None, num_generations=trainer.num_generations
+        )
+        return {
+            "prompt_ids": prompts,
+            "completion_ids": tokens,
+            "logprobs": [[of_token[0] for of_token in each] for each in logprobs],
+        }
+
+
 def generator_for(*seeds: int) -> torch.Generator:
     """A stream of its own for every combination of seeds."""
     mixed = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0]

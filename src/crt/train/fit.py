@@ -21,7 +21,7 @@ from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.policy import Policy, response_text
 from crt.engines.ranks import Ranks
-from crt.engines.rollouts import FastRollouts
+from crt.engines.rollouts import FastRollouts, VllmRollouts
 from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
 from crt.run import STATE, Run
@@ -141,7 +141,7 @@ def make_trainer(
         processing_class=policy.tokenizer,
         callbacks=[recorder],
         peft_config=adapter,
-        rollout_func=None if args.use_vllm else fast,
+        rollout_func=VllmRollouts(prompts) if args.use_vllm else fast,
         objective=stage.objective,
         reference=reference,
         estimator=config.optim.estimator,

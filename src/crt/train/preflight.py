@@ -27,6 +27,11 @@ def before_sampling(workshop: Workshop, folder: Path) -> None:
             f"{config.schedule.problems_per_step}: add data or lower it."
         )
     passed_on(config.trl)
+    if config.trl.get("use_vllm") and config.sampling.source == "reference":
+        raise ConfigError(
+            'trl.use_vllm with sampling.source = "reference": vLLM draws from the policy alone. '
+            "Leave out one of them."
+        )
     check_prompt(workshop.template, config)
     check_context(workshop, config)
     check_disk(workshop.base, config, folder)

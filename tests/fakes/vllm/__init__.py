@@ -14,9 +14,9 @@ class SamplingParams:
     n: int = 1
     temperature: float = 1.0
     top_p: float = 1.0
-    max_tokens: int | None = 16
-    stop_token_ids: list[int] | None = None
-    seed: int | None = None
+    max_tokens: int = 16
+    stop_token_ids: list[int] = field(default_factory=list)
+    seed: int = 0
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
