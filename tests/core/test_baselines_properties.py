@@ -110,8 +110,9 @@ def test_every_recipe_trains_the_tabular_policy(path):
 def test_recipes_differ_in_the_method_and_what_it_prescribes_alone(path):
     pocket = load_recipe(path.parents[1] / "pocket.toml")
     config = load_recipe(path)
-    same = {"name", "method", "prompt", "optim", "sampling"}
+    same = {"name", "method", "prompt", "optim", "sampling", "trl"}
     assert config.model_dump(exclude=same) == pocket.model_dump(exclude=same)
+    assert set(config.trl) <= {"importance_sampling_level"}
     free = {"estimator", "loss", "kl"}
     assert config.optim.model_dump(exclude=free) == pocket.optim.model_dump(exclude=free)
     assert config.sampling.model_dump(exclude={"source"}) == pocket.sampling.model_dump(
