@@ -9,11 +9,13 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM = false
 
+CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test test-browser check format clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(VENV)/ready ## make .venv with everything pinned (the others do it by themselves)
 
@@ -31,6 +33,12 @@ demo: $(VENV)/ready ## train, evaluate and compare on the pocket model (SEED=2 f
 
 test: check ## formatting, lint, types and all tests that need no GPU
 	$(BIN)/pytest -m "not gpu"
+	@$(CHROMIUM) >/dev/null || echo "There is no chromium here: the pages' tests were skipped; make test-browser gets it and runs them."
+
+test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if there is none
+	@$(CHROMIUM) || apt-get install -y chromium || sudo apt-get install -y chromium || \
+		$(BIN)/python -m playwright install --with-deps chromium
+	$(BIN)/pytest -m browser
 
 check: $(VENV)/ready ## formatting, lint and types only
 	$(BIN)/ruff format --check

@@ -172,6 +172,8 @@ def _texts(lineup: LineUp, budget: int) -> Texts:
 
 def _title(material: Material) -> str:
     names = [run.name for run in material.runs] or [lineup.label for lineup in material.lineups]
+    if material.methods:
+        names = [f"{place.name}: {len(set(names))} methods compared" for place in material.places]
     names = list(dict.fromkeys(names))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 

@@ -1,17 +1,17 @@
 """What a run says while it trains: for reading before anything is evaluated."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crt.errors import CrtError
 from crt.evaluate.records import Record
-from crt.evaluate.sets import load_sets
 from crt.report.answers import Picked, answers_of, pack, spaced
 from crt.report.html import visible
 from crt.report.sources import Row, RunView
 from crt.run import ROLLOUTS, Run
-from crt.tasks.datasets import DATASETS, parse
+from crt.tasks.datasets import DATASETS, load_mixture, parse
 from crt.types import Problem, Verdict
 
 MOST_STEPS = 12  # of which the page has rollouts
@@ -75,16 +75,19 @@ def _record(row: Row, number: int) -> Record:
 
 def _asked(run: RunView) -> dict[str, Problem]:
     """The questions, where they can be made without a network: else their ids must do."""
-    names = [name for name in run.config.data.train if _is_made(name)]
+    data = run.config.data
+    options: Row = {"columns": data.columns, "folder": data.folder, "skip_bad": data.skip_bad}
     try:
-        return {problem.id: problem for loaded in load_sets(names) for problem in loaded}
+        names = [name for name in data.train if _is_here(name)]
+        return {problem.id: problem for problem in load_mixture(names, **options)}
     except CrtError:
         return {}
 
 
-def _is_made(name: str) -> bool:
+def _is_here(name: str) -> bool:
+    """Made by a function, or a file; a set of the hub would be downloaded."""
     known = DATASETS.get(parse(name).name)
-    return known is not None and bool(known.generator)
+    return bool(known.generator) if known else Path(parse(name).name).is_file()
 
 
 def _packed(text: str, problem: Problem | None, columns: list[list[Record]]) -> str:

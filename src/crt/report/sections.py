@@ -72,7 +72,7 @@ def _cell(row: Row, column: tuple[str, str, int, bool, bool, str]) -> Html:
         return tag("span", "–", class_="dim")
     main = escape(_number(value, digits, signed))
     low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
-    if not interval or low is None or high is None:
+    if not interval or low is None or high is None or low == high:
         return main
     both = f"{_number(low, digits, False)} – {_number(high, digits, False)}"
     return joined(main, tag("small", both))
@@ -85,9 +85,9 @@ def _number(value: float, digits: int, signed: bool) -> str:
 
 def badge(material: Material) -> Html:
     """The certificate at a glance."""
-    found = summary.certificate(material)
-    if found.state == "none" and material.methods:
+    if material.methods:  # one for each method: not one for the page
         return Html("")
+    found = summary.certificate(material)
     sign = {"held": "✓", "open": "!", "none": "…"}[found.state]
     return tag("p", tag("b", sign), found.badge, class_=f"badge {found.state}")
 
@@ -134,7 +134,7 @@ def reproduction(material: Material) -> Html:
     """The commands that lead here."""
     lines = [line for run in material.runs[:24] for line in _commands(run)]
     for lineup in material.lineups:
-        if lineup.run is None:
+        if lineup.run is None and not material.methods:
             lines += [_evaluation(point) for point in lineup.points]
     places = " ".join(str(place) for place in material.places)
     lines.append(f"crt report {places}")

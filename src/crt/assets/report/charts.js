@@ -38,7 +38,7 @@ function dressed(spec, width, tall) {
     if (typeof value === "string" && value.startsWith("@")) return palette[value.slice(1)] ?? value;
     if (key === "width" && typeof value === "string" && value.includes("/")) {
       const parts = narrow ? 1 : Number(value.split("/")[1]);
-      const gap = spec.vconcat ? 66 : spec.concat ? 34 * (parts - 1) + 42 * parts : 0;
+      const gap = spec.vconcat ? 66 : spec.concat ? 76 * (parts - 1) + 44 : 0;
       return Math.max(160, Math.floor((width - gap) / parts));
     }
     if (key === "columns" && narrow) return value > 2 ? 2 : 1;
@@ -61,6 +61,7 @@ function look(palette) {
       ...text, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8,
       gridColor: palette.grid, domainColor: palette.grey, tickColor: palette.grey, tickCount: 6,
     },
+    axisY: { labelFlush: true }, // a label above the panel would move its title
     legend: { ...text, labelColor: palette.ink, labelFontSize: 13, symbolSize: 90, labelLimit: 240 },
     title: { font, color: palette.ink, fontSize: 14, anchor: "start", offset: 10 },
     concat: { spacing: 30 },

@@ -58,5 +58,5 @@ def tooltip(fields: Mapping[str, str]) -> list[Spec]:
 
 def side_by_side(views: Sequence[Spec], columns: int = 2) -> Spec:
     """Views in a grid; on a narrow screen the page puts them under each other."""
-    spacing = {"row": 26, "column": 34}
-    return {"concat": list(views), "columns": columns, "spacing": spacing}
+    spacing = {"row": 84, "column": 76}  # with room for axes, which flush bounds do not count
+    return {"concat": list(views), "columns": columns, "bounds": "flush", "spacing": spacing}
