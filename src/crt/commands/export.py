@@ -1,0 +1,30 @@
+"""crt export: one level as a model folder with its card."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which level, from where, to where."""
+    parser.add_argument("run", type=Path, help="a run's folder")
+    parser.add_argument("--family", type=Path, help="the family (RUN/family.json)")
+    parser.add_argument("--level", required=True, help="concise, balanced, …, full")
+    parser.add_argument("--to", type=Path, required=True, help="a folder that is not there yet")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the folder and says what is in it."""
+    from crt.run import Run
+    from crt.serve.export import export
+    from crt.serve.family import family_file, read_family
+
+    found = Run.open(args.run)
+    file = family_file(args.family or args.run).absolute()
+    family = read_family(file)
+    level = export(found, family, file, args.level, args.to)
+    held = "certified" if level.certified else "without certificate"
+    print(
+        f"{args.to}: {family.name}:{level.name}, {level.acc.value:.1f} % right with "
+        f"{level.len.value:.1f} tokens, {held}; the card is {args.to / 'README.md'}."
+    )
+    return 0
