@@ -1,0 +1,112 @@
+"""What is found in directories, and what is said of others."""
+
+import json
+
+import pytest
+
+from crt.errors import DataError
+from crt.report.measured import courses, over_seeds, tables
+from crt.report.sources import gather
+
+
+def names(lineup):
+    return [(point.name, point.step) for point in lineup.points]
+
+
+def test_a_run_with_a_series(run_with_series):
+    found = gather([run_with_series])
+    (run,), (lineup,) = found.runs, found.lineups
+    assert (run.name, run.method, run.finished, len(run.steps)) == ("small", "crt", True, 6)
+    assert names(lineup) == [("base", 0), ("step-0002", 2), ("step-0004", 4), ("step-0006", 6)]
+    assert lineup.points[0].versus is None
+    # 100 − 60 of 100 tokens
+    assert lineup.points[3].versus["averages"]["all"]["saved"]["value"] == pytest.approx(60)
+
+
+def test_an_unfinished_run_without_anything(make_run, tmp_path):
+    found = gather([make_run(tmp_path / "run", steps=0).path])
+    assert not found.runs[0].finished and found.runs[0].steps == [] and found.lineups == ()
+
+
+def test_evaluations_by_themselves_take_the_first_as_base(evaluated, answers, tmp_path):
+    evaluated(tmp_path / "long", answers(100, [2, 2]))
+    evaluated(tmp_path / "short", answers(50, [2, 1]))
+    (lineup,) = gather([tmp_path / "long", tmp_path / "short"]).lineups
+    assert names(lineup) == [("long", None), ("short", None)]
+    assert lineup.points[1].versus["averages"]["all"]["changes"]["acc"]["value"] == -25
+
+
+def test_evaluations_of_other_problems_stand_apart(evaluated, answers, tmp_path):
+    evaluated(tmp_path / "a", answers(100, [2, 2]))
+    evaluated(tmp_path / "b", answers(100, [2, 2, 2]))
+    evaluated(tmp_path / "c", answers(90, [2, 2]))
+    first, second = gather([tmp_path / "a", tmp_path / "b", tmp_path / "c"]).lineups
+    assert [p.name for p in first.points] == ["a", "c"]
+    assert [p.name for p in second.points] == ["b"]
+
+
+def test_a_runs_own_evaluations_in_the_order_of_training(make_run, evaluated, answers, tmp_path):
+    run = make_run(tmp_path / "run")
+    folder = run.path / "evaluations"
+    evaluated(folder / "a-late-one", answers(50, [2, 2]), model="checkpoints/step-0006")
+    evaluated(folder / "early", answers(70, [2, 2]), model="checkpoints/step-0002")
+    evaluated(folder / "base", answers(90, [2, 2]))
+    (lineup,) = gather([run.path]).lineups
+    assert names(lineup) == [("base", 0), ("early", 2), ("a-late-one", 6)]
+
+
+def test_what_is_not_finished_or_damaged_is_noted(make_run, evaluated, answers, tmp_path):
+    run = make_run(tmp_path / "run")
+    evaluated(run.path / "evaluations" / "good", answers(50, [2]))
+    evaluated(run.path / "evaluations" / "bad", answers(50, [2]))
+    evaluated(run.path / "evaluations" / "begun", answers(50, [2]))
+    (run.path / "evaluations" / "bad" / "by_problem.jsonl").write_text("{}\n")
+    (run.path / "evaluations" / "begun" / "figures.json").unlink()
+    found = gather([run.path])
+    assert [p.name for lineup in found.lineups for p in lineup.points] == ["good"]
+    assert any("bad is left out" in note and "checksum" in note for note in found.notes)
+    assert any("begun is not finished" in note for note in found.notes)
+
+
+def test_another_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is not a run, an evaluation"):
+        gather([tmp_path])
+
+
+def test_a_comparison_of_methods(make_run, evaluated, answers, tmp_path):
+    for seed in (1, 2):
+        make_run(tmp_path / "runs" / f"crt-seed{seed}", seed=seed)
+        evaluated(tmp_path / "evaluations" / f"base-seed{seed}", answers(100, [2, 2]))
+        folder = tmp_path / "evaluations" / f"crt-seed{seed}" / "step-0006"
+        evaluated(folder, answers(50, [2, 2]))
+    row = {"method": "crt", "checkpoint": "recommended", "step": 6, "aes2": 0.5}
+    rows = [
+        {**row, "seed": 1, "acc": 90.0, "len": 50.0, "base_acc": 90.0, "base_len": 100.0},
+        {**row, "seed": 2, "acc": 94.0, "len": 60.0, "base_acc": 92.0, "base_len": 104.0},
+        {**row, "seed": 1, "checkpoint": "last", "acc": 10.0, "len": 5.0},
+    ]
+    (tmp_path / "methods.json").write_text(json.dumps(rows))
+    found = gather([tmp_path])
+    assert len(found.runs) == 2
+    assert [[p.name for p in lineup.points] for lineup in found.lineups] == [["base", "crt"]] * 2
+    base, crt = over_seeds(found)
+    # the mean of 90 and 94, and of 90 and 92; the last checkpoint is not the recommended one
+    assert (crt["acc"], crt["acc_low"], crt["acc_high"], crt["seeds"]) == (92, 90, 94, 2)
+    assert (base["name"], base["acc"], base["len"]) == ("base", 91, 102)
+
+
+def test_a_damaged_comparison_is_one_sentence(tmp_path):
+    (tmp_path / "methods.json").write_text('[{"method": "crt"}]')
+    with pytest.raises(DataError, match=r"methods.json is not a list of rows"):
+        gather([tmp_path])
+
+
+def test_the_table_takes_chosen_evaluations_and_the_course_the_series(
+    run_with_series, evaluated, answers
+):
+    folder = run_with_series / "evaluations"
+    evaluated(folder / "base", answers(100, [2, 2]))
+    evaluated(folder / "crt", answers(40, [2, 2]), model="checkpoints/step-0006")
+    found = gather([run_with_series])
+    assert [point.name for point in tables(found)[0].points] == ["base", "crt"]
+    assert courses(found)[0].is_series
