@@ -1,14 +1,13 @@
 """Methods that need more than a reward: budgets in the prompt, and samples of the reference."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
+from trained import rows, same, train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
@@ -17,14 +16,13 @@ from crt.core.baselines import L1Exact, O1Pruner
 from crt.core.batch import Batch
 from crt.engines.local import CRTTrainer
 from crt.engines.rollouts import FastRollouts
+from crt.files import read_json
 from crt.recipes import load_recipe
-from crt.run import Run
 from crt.tasks.prompts import Prompt
 from crt.train.fit import Stage, prompts_of
 from crt.train.order import problem_order
 from crt.train.workshop import Workshop
 
-KILLED = str(Path(__file__).parent / "killed.py")
 METHOD = re.compile(r"\[method\].*?(?=\[schedule\])", re.DOTALL)
 
 
@@ -33,15 +31,6 @@ def variant(tiny: Path, name: str, method: str) -> Path:
     path = tiny / f"{name}.toml"
     path.write_text(METHOD.sub(lambda _: method, (tiny / "recipe.toml").read_text()))
     return path
-
-
-def train(recipe: Path, run: Path, moment: str, step: int) -> int:
-    words = [sys.executable, KILLED, str(recipe), str(run), moment, str(step)]
-    return subprocess.run(words, capture_output=True, timeout=300).returncode
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in Run.open(run).steps]
 
 
 L1 = """
@@ -81,14 +70,32 @@ def test_a_problem_comes_again_with_another_budget(l1_recipe, tmp_path):
     workshop.close()
 
 
-def test_l1_killed_and_resumed_is_the_same_run(l1_recipe, tmp_path):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert main(["train", str(l1_recipe), "--out", str(whole)]) == 0
-    assert train(l1_recipe, broken, "before the row", 3) == -9
-    assert main(["train", "--resume", str(broken)]) == 0
-    assert rows(broken) == rows(whole)
-    drawn = [row["budget"] for row in rows(whole)]
+@pytest.fixture(scope="module")
+def l1_run(l1_recipe, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    assert train(l1_recipe.parent, run, recipe=l1_recipe.name).returncode == 0
+    return run
+
+
+def test_l1_killed_and_resumed_is_the_same_run(tiny, l1_recipe, l1_run, tmp_path):
+    broken = tmp_path / "broken"
+    assert train(tiny, broken, "before the row", 3, l1_recipe.name).returncode == -9
+    assert train(tiny, broken).returncode == 0
+    same(broken, l1_run)
+    drawn = [row["budget"] for row in rows(l1_run)]
     assert len(set(drawn)) > 1 and all(2 <= mean <= 9 for mean in drawn)
+
+
+def test_checkpoints_are_told_the_budget_and_the_base_is_not(tiny, l1_run, capsys):
+    data = f"{tiny / 'data.jsonl'}:4"
+    words = ["--data", data, "--rollouts", "2", "--max-tokens", "10", "--all-checkpoints"]
+    assert main(["eval", str(l1_run), *words]) == 0
+    assert "stated token budget" in capsys.readouterr().err
+    (folder,) = (l1_run / "evaluations").iterdir()
+    told = {p.parent.name: read_json(p)["prompt"] for p in folder.glob("*/manifest.json")}
+    assert told.pop("base")["budget"] is None
+    assert {prompt["budget"] for prompt in told.values()} == {4}
+    assert all(prompt["settings"]["budget"] == "l1-exact" for prompt in told.values())
 
 
 class Watching(CRTTrainer):

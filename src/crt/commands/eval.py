@@ -135,11 +135,13 @@ def _series(args: argparse.Namespace) -> int:
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
+    plan = plan_of(args)
     with progress(args.model) as tell:
         folder, found = evaluate_run(
-            Path(args.model), plan_of(args), name=args.name, tell=lambda _: tell, note=_note
+            Path(args.model), plan, name=args.name, tell=lambda _: tell, note=_note
         )
-    show_tables(compare(found), "json" if args.json else "terminal", args.intervals)
+    compared = compare(found, anyway=plan.prompt.budget != "none")  # the base is told no budget
+    show_tables(compared, "json" if args.json else "terminal", args.intervals)
     print(f"everything is in {folder}", file=sys.stderr)
     return 0
 

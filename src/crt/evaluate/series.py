@@ -64,8 +64,11 @@ def evaluate_run(
     label = name or "+".join(short_name(set_label(each)) for each in plan.settings.data)
     folder = run / "evaluations" / label
     done: list[tuple[Point, Evaluation]] = []
+    plain = replace(plan.prompt, budget="none", budget_tokens=None)
     for point in points(opened):
         each = replace(plan, model=_model(point, opened.config, plan))
+        if point.name == BASE:  # as it was before it learned to keep to a budget
+            each = replace(each, prompt=plain, budget=None)
         told = tell(point.name)
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
         done.append((point, found))
