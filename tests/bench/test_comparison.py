@@ -100,7 +100,11 @@ def test_a_run_that_cannot_start_does_not_end_the_others(recipes, tmp_path, caps
 def test_words_and_environment_of_a_process(tmp_path, monkeypatch):
     new = train_words(tmp_path / "plan.json", tmp_path / "run")
     assert new == ("crt", "train", str(tmp_path / "plan.json"), "--out", str(tmp_path / "run"))
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # killed while it was made
+    assert train_words(tmp_path / "plan.json", tmp_path / "run") == new
+    assert not (tmp_path / "run").exists()
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").touch()
     assert train_words(tmp_path / "plan.json", tmp_path / "run")[2] == "--resume"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert environment("1")["CUDA_VISIBLE_DEVICES"] == "1"

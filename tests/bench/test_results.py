@@ -104,7 +104,7 @@ def test_the_table_has_means_over_seeds(compared):
     assert list(row) == COLUMNS
     assert row["Acc"].interval.value == 87.5
     assert row["AES2"].interval.value == pytest.approx((0.5 - 2.0) / 2)
-    assert row["worst seed"].interval.value == -25
+    assert row["worst seed"].text == "-25.00"
     assert row["seeds"].text == "2"
     base = cells(compared, "methods_recommended", "base")
     assert (base["Acc"].interval.value, base["Len"].interval.value) == (100, 100)

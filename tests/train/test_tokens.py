@@ -1,28 +1,22 @@
 """A run that ends when its policy has generated so many tokens."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from trained import rows, train
 
 from crt.cli import main
 from crt.run import Run
 from crt.train.budget import Budget, generated
 
-KILLED = str(Path(__file__).parent / "killed.py")
 TOKENS = 500  # a step of the tiny model is 16 responses of at most 10 tokens
-
-
-def train(recipe: Path, run: Path, moment: str = "never", step: int = 0):
-    words = [sys.executable, KILLED, str(recipe), str(run), moment, str(step)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300)
+RECIPE = "tokens.toml"
 
 
 @pytest.fixture(scope="module")
 def recipe(tiny) -> Path:
-    path = tiny / "tokens.toml"
+    path = tiny / RECIPE
     text = (tiny / "recipe.toml").read_text().replace("steps = 8", f"steps = 40\ntokens = {TOKENS}")
     path.write_text(text)
     return path
@@ -31,26 +25,26 @@ def recipe(tiny) -> Path:
 @pytest.fixture(scope="module")
 def whole(recipe, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "whole"
-    done = train(recipe, run)
+    done = train(recipe.parent, run, recipe=RECIPE)
     assert done.returncode == 0, done.stderr
     return run
 
 
 def test_a_share_counts_what_earlier_stages_used():
-    rows = [{"step": 1, "generated": 30}, {"step": 2, "generated": 20}]
-    assert Budget(100).share(rows) == 0.5
+    done = [{"step": 1, "generated": 30}, {"step": 2, "generated": 20}]
+    assert Budget(100).share(done) == 0.5
     # 30 were used up to step 1, and this stage's row adds 20
-    assert Budget.after(100, rows, step=1).share(rows[1:]) == 0.5
-    assert not Budget(100).spent(rows) and Budget(50).spent(rows)
-    assert Budget(None).share(rows) == 0.0
+    assert Budget.after(100, done, step=1).share(done[1:]) == 0.5
+    assert not Budget(100).spent(done) and Budget(50).spent(done)
+    assert Budget(None).share(done) == 0.0
 
 
 def test_the_run_ends_with_the_step_that_uses_the_last_token(whole):
-    rows = Run.open(whole).steps
-    assert generated(rows) >= TOKENS > generated(rows[:-1])
-    assert len(rows) < 40
+    steps = Run.open(whole).steps
+    assert generated(steps) >= TOKENS > generated(steps[:-1])
+    assert len(steps) < 40
     assert Run.open(whole).progress["finished"]
-    assert max(Run.open(whole).checkpoints) == len(rows)  # the last iterate is kept
+    assert max(Run.open(whole).checkpoints) == len(steps)  # the last iterate is kept
 
 
 def test_generated_counts_every_response(whole):
@@ -60,29 +54,25 @@ def test_generated_counts_every_response(whole):
 
 
 def test_the_second_stage_begins_at_its_share_of_the_tokens(whole):
-    rows = Run.open(whole).steps
-    first = [row for row in rows if row["stage"] == 1]
+    steps = Run.open(whole).steps
+    first = [row for row in steps if row["stage"] == 1]
     # saturation.latest = 0.5: half of the tokens, long before half of the 40 steps
-    assert len(first) < 20 and len(first) < len(rows)
+    assert len(first) < 20 and len(first) < len(steps)
     assert generated(first[:-1]) < 0.5 * TOKENS
 
 
 def test_killed_and_resumed_uses_the_same_tokens(whole, recipe, tmp_path):
     run = tmp_path / "killed"
     last = len(Run.open(whole).steps)
-    assert train(recipe, run, "before the row", last).returncode == -9
-    assert train(recipe, run).returncode == 0
-    plain = [
-        [{k: v for k, v in row.items() if k != "seconds"} for row in Run.open(r).steps]
-        for r in (whole, run)
-    ]
-    assert plain[0] == plain[1]
+    assert train(recipe.parent, run, "before the row", last, RECIPE).returncode == -9
+    assert train(recipe.parent, run, recipe=RECIPE).returncode == 0
+    assert rows(run) == rows(whole)
     assert Run.open(run).progress == Run.open(whole).progress
 
 
 def test_killed_after_the_last_checkpoint_does_not_train_on(recipe, tmp_path):
     run = tmp_path / "copy"
-    assert train(recipe, run).returncode == 0
+    assert train(recipe.parent, run, recipe=RECIPE).returncode == 0
     noted = Run.open(run).progress
     kept = {name: noted[name] for name in ("stage_one_ended", "stage_two_from")}
     (run / "progress.json").write_text(json.dumps(kept))

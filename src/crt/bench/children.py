@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crt.errors import DataError
+from crt.run import CONFIG
 
 DIE_WITH_PARENT = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
 
@@ -93,8 +95,9 @@ def last_line(log: Path) -> str:
 
 def train_words(recipe: Path, run: Path) -> Sequence[str]:
     """`crt train`, for a new run or one that was begun."""
-    if run.exists():
+    if (run / CONFIG).is_file():
         return ("crt", "train", "--resume", str(run))
+    shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
     return ("crt", "train", str(recipe), "--out", str(run))
 
 

@@ -103,11 +103,13 @@ class Schedule:
 
     def _reap(self) -> bool:
         """Whether some process has ended."""
-        ended = [(child, code) for child in self.children if (code := child.ended()) is not None]
-        for child, code in ended:
-            self.children.remove(child)
-            self._note(child, code)
-        return bool(ended)
+        before = len(self.children)
+        for child in list(self.children):
+            code = child.ended()  # one after the other, so that its CPU time is known
+            if code is not None:
+                self.children.remove(child)
+                self._note(child, code)
+        return len(self.children) < before
 
     def _note(self, child: Child, code: int) -> None:
         work, before = child.work, self.cpu

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from crt.bench.collect import Result, Results
 from crt.bench.figures import mean_of
 from crt.bench.plan import Job
 from crt.bench.variants import setting
-from crt.core.intervals import Interval
 from crt.evaluate.columns import Column
 from crt.evaluate.tables import Cell, Table
 from crt.files import write_json
@@ -83,5 +80,5 @@ def _cell(found: Sequence[Result], key: str) -> Cell:
         return Cell(text=f"{sum(each.outcome.feasible for each in found)} of {len(found)}")
     if key == "worst":
         worst = min(each.figures["acc"].value - each.base["acc"].value for each in found)
-        return Cell(Interval(worst, np.nan, np.nan, found[0].problems))
+        return Cell(text=f"{worst:+.2f}")
     return Cell(mean_of([each.figures[key] for each in found], found[0].problems))

@@ -32,17 +32,17 @@ COLUMNS: tuple[tuple[str, str, int, Literal["higher", "lower"] | None], ...] = (
     ("ad", "AD%", 1, "lower"),
     ("ap", "AP%", 1, "higher"),
     ("ai", "AI%", 1, "higher"),
-    ("worst", "worst seed", 2, "higher"),
+    ("worst", "worst seed", 2, None),
     ("seeds", "seeds", 0, None),
 )
-COST = (
-    ("tokens", "tokens", 0),
-    ("steps", "steps", 0),
-    ("minutes", "minutes", 1),
-    ("cpu", "CPU minutes", 1),
-    ("feasible", "feasible", 0),
-    ("ended", "ended by alarm", 0),
-)
+COST = {
+    "tokens": "tokens",
+    "steps": "steps",
+    "minutes": "minutes",
+    "cpu": "CPU minutes",
+    "feasible": "feasible",
+    "ended": "ended by alarm",
+}
 
 
 def tables(results: Results) -> list[Table]:
@@ -79,7 +79,7 @@ def _cell(found: Sequence[Result], key: str) -> Cell:
         return Cell(text=str(len(found)))
     if key == "worst":
         worst = min(each.figures["acc"].value - each.base["acc"].value for each in found)
-        return Cell(Interval(worst, np.nan, np.nan, found[0].problems))
+        return Cell(text=f"{worst:+.2f}")
     interval = mean_of([each.figures[key] for each in found], found[0].problems)
     return Cell(interval, marks=frozenset(["base_unsure"]) if _unsure(found, key) else frozenset())
 
@@ -151,26 +151,40 @@ def _notes(results: Results, rows: Mapping[str, Sequence[Result]]) -> tuple[str,
 
 
 def _cost(results: Results, methods: Sequence[str]) -> Table:
-    columns = tuple(Column("", title, key, (), n) for key, title, n in COST)
+    columns = tuple(Column("", title, key, (), 0) for key, title in COST.items())
     rows = [(method, _cost_row(results.of(method, "last"))) for method in methods]
     told = (
         "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
         "training steps, CPU minutes of all processes of a run that came to an end."
     )
-    return Table("cost", "What it took", columns, tuple(rows), (told,))
+    last = [each for method in methods for each in results.of(method, "last")]
+    return Table("cost", "What it took", columns, tuple(rows), (told, *_unspent(last)))
+
+
+def _unspent(found: Sequence[Result]) -> list[str]:
+    """Runs that finished with tokens left were ended by their steps: not the same work."""
+    short = [
+        each.job.name
+        for each in found
+        if each.outcome.how == "finished"
+        and each.outcome.tokens < (each.job.config.schedule.tokens or 0)
+    ]
+    if not short:
+        return []
+    return [f"Ended by schedule.steps before their tokens were used: {', '.join(short)}."]
 
 
 def _cost_row(found: Sequence[Result]) -> tuple[Cell, ...]:
-    def mean(values: Sequence[float]) -> Cell:
-        return Cell(Interval(float(np.mean(values)), np.nan, np.nan, len(values)))
+    def mean(values: Sequence[float], decimals: int = 0) -> Cell:
+        return Cell(text=f"{np.mean(values):,.{decimals}f}")
 
     feasible = sum(each.outcome.feasible for each in found)
     stopped = sum(each.outcome.how == "stopped" for each in found)
     return (
         mean([each.outcome.tokens for each in found]),
         mean([each.outcome.steps for each in found]),
-        mean([each.outcome.seconds / 60 for each in found]),
-        mean([each.cpu / 60 for each in found]),
+        mean([each.outcome.seconds / 60 for each in found], 1),
+        mean([each.cpu / 60 for each in found], 1),
         Cell(text=f"{feasible} of {len(found)}"),
         Cell(text=f"{stopped} of {len(found)}"),
     )
