@@ -173,6 +173,19 @@ class CRTTrainer(GRPOTrainer):
             folder = Path(self._get_output_dir(trial=trial)) / name
             write_json(folder / STATE_FILE, state_of(self.objective))
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """The adapter that is trained comes back too.
+
+        TRL keeps a copy of the adapter a stage starts from as `ref`; transformers finds that folder
+        in the checkpoint, loads what is in it, and leaves out the adapter beside it.
+        """
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        adapted: Any = self.accelerator.unwrap_model(model or self.model)
+        beside = Path(resume_from_checkpoint) / "adapter_model.safetensors"
+        if beside.is_file() and "ref" in getattr(adapted, "peft_config", {}):
+            adapted.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+            adapted.set_adapter("default")
+
     def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
         """On resuming the objective's memory comes back with the optimiser's."""
         super()._load_optimizer_and_scheduler(checkpoint)
