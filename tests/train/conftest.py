@@ -1,12 +1,15 @@
 """A model of a few thousand random weights whose words are boxed answers and filler."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `trained`, here and in forked processes
 
 BOXES = [rf"\boxed{{{digit}}}" for digit in range(3)]
 WORDS = ["<pad>", "<eos>", "<unk>", "<go>", "red", "green", "blue", "hmm", "wait", *BOXES]
@@ -40,6 +43,8 @@ problems = 4
 rollouts = 2
 final_rollouts = 3
 finalists = 2
+[grading]
+workers = 1
 [optim]
 learning_rate = 1e-2
 kl = 0.01

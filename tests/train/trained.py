@@ -1,0 +1,164 @@
+"""`crt train` in a process of its own, which may be ended at a named moment as `kill -9` would.
+
+The processes are forked from one that has the libraries loaded already, so that a run costs what
+training costs and not what importing torch costs.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from crt.run import Run
+
+LOADED = ["crt.commands.train", "crt.train.stages", "crt.engines.vllm_sampler", "peft", "trl"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How it ended, and what it said."""
+
+    returncode: int | None
+    stdout: str
+    stderr: str
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """The run's steps without the time they took, which is all that may differ."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in Run.open(run).steps]
+
+
+def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    [file] = Run.open(run).checkpoint(step).glob("*model.safetensors")
+    return load_file(file)
+
+
+def same(path: Path, other: Path) -> None:
+    """Rows, progress, records, rollouts and weights are equal."""
+    ours, theirs = Run.open(path), Run.open(other)
+    assert rows(path) == rows(other)
+    assert ours.progress == theirs.progress and ours.progress["finished"]
+    assert ours.checkpoints == theirs.checkpoints
+    for step in ours.checkpoints:
+        one, two = weights(path, step), weights(other, step)
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    for step in range(1, len(rows(path)) + 1):
+        assert ours.rollouts(step) == theirs.rollouts(step)
+
+
+def train(
+    folder: Path, run: Path, moment: str = "never", step: int = 0, recipe: str = "recipe.toml",
+    words: tuple[str, ...] = (),
+) -> Done:  # fmt: skip
+    """A new run, or on with one that is there."""
+    start = ["--resume", str(run)] if run.exists() else [str(folder / recipe), "--out", str(run)]
+    return forked(["train", *start, *words], moment, step, run.with_suffix(".said"))
+
+
+def forked(words: list[str], moment: str, step: int, said: Path) -> Done:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    said.mkdir(parents=True, exist_ok=True)
+    process = context.Process(target=carry_out, args=(words, moment, step, str(said)))
+    process.start()
+    process.join(timeout=300)
+    return Done(process.exitcode, *((said / name).read_text() for name in ("out", "err")))
+
+
+def carry_out(words: list[str], moment: str, step: int, said: str) -> None:
+    """In the new process."""
+    for number, name in ((1, "out"), (2, "err")):
+        sys.stdout.flush() if number == 1 else sys.stderr.flush()
+        os.dup2(os.open(f"{said}/{name}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+    torch.set_num_threads(1)
+    MOMENTS[moment](step)
+    from crt.cli import main
+
+    code = main(words)
+    sys.stdout.flush()
+    os._exit(code)  # what a forked process would tidy up belongs to its parent
+
+
+def kill() -> None:
+    os.kill(os.getpid(), 9)
+
+
+def before_method(name: str) -> Callable[[int], None]:
+    """The recorder's method does not come to run at the chosen step."""
+
+    def arrange(step: int) -> None:
+        from crt.train import recorder
+
+        original = getattr(recorder.Recorder, name)
+
+        def method(self: Any, args: Any, state: Any, *rest: Any, **named: Any) -> Any:
+            if self.first + state.global_step == step:
+                kill()
+            return original(self, args, state, *rest, **named)
+
+        setattr(recorder.Recorder, name, method)
+
+    return arrange
+
+
+def terminated(step: int) -> None:
+    """SIGTERM while the step is under way."""
+    from crt.train import recorder
+
+    original = recorder.Recorder.on_graded
+
+    def on_graded(self: Any, trainer: Any, graded: Any) -> None:
+        if self.first + trainer.state.global_step + 1 == step:
+            os.kill(os.getpid(), 15)
+        original(self, trainer, graded)
+
+    recorder.Recorder.on_graded = on_graded  # type: ignore[method-assign]
+
+
+def before_record(module_name: str, final: bool) -> Callable[[int], None]:
+    """A checkpoint's files are there, its record is not written."""
+
+    def arrange(step: int) -> None:
+        import importlib
+
+        module = importlib.import_module(module_name)
+        original = module.write_json
+
+        def write_json(path: Path, value: Any) -> None:
+            if path.name == "record.json" and value["step"] == step and ("final" in value) == final:
+                kill()
+            original(path, value)
+
+        setattr(module, "write_json", write_json)  # noqa: B010
+
+    return arrange
+
+
+def before_progress(step: int) -> None:
+    """A stage is over and its checkpoint chosen, but that is not yet written down."""
+    original = Run.set_progress
+
+    def set_progress(self: Any, **values: Any) -> None:
+        if "stage_one_ended" in values:
+            kill()
+        original(self, **values)
+
+    Run.set_progress = set_progress  # type: ignore[method-assign]
+
+
+MOMENTS: dict[str, Callable[[int], None]] = {
+    "never": lambda step: None,
+    "terminate": terminated,
+    "before the row": before_method("on_log"),
+    "before the checkpoint": before_method("on_save"),
+    "in the middle of a checkpoint": before_record("crt.train.recorder", final=False),
+    "before the second measurement is written": before_record("crt.train.choice", final=True),
+    "between the stages": before_progress,
+}
