@@ -134,6 +134,20 @@ def test_thinkprune_states_its_limit_in_the_system_prompt():
     )
 
 
+def test_a_bare_number_in_the_system_prompt():
+    stated = prepare(tokenizer(QWEN25), replace(BARE, budget="number"))
+    assert render(PROBLEM, stated, budget=68).messages[0] == {"role": "system", "content": "68"}
+
+
+def test_without_another_number_a_stated_budget_is_the_settings_own():
+    settings = replace(BARE, budget="l1-exact", budget_tokens=50)
+    stated = prepare(tokenizer(QWEN25), settings)
+    said = [render(PROBLEM, stated, n).messages[-1]["content"][-20:] for n in (None, 70)]
+    assert said == ["Think for 50 tokens.", "Think for 70 tokens."]
+    other = prepare(tokenizer(QWEN25), replace(settings, budget_tokens=51))
+    assert stated.hash != other.hash
+
+
 def test_a_budget_and_its_sentence_need_each_other():
     silent = prepare(tokenizer(QWEN25), BARE)
     stated = prepare(tokenizer(QWEN25), replace(BARE, budget="l1-max"))

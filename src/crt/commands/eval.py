@@ -226,7 +226,9 @@ def _prompt(group: Any) -> None:
         help="passed to the chat template (Qwen3)",
     )
     group.add_argument("--special-text", choices=("refuse", "break"))
-    group.add_argument("--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune"))
+    group.add_argument(
+        "--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune", "number")
+    )
     group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
 
 

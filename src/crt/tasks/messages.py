@@ -6,13 +6,15 @@ from typing import Literal
 from crt.errors import ConfigError
 
 Message = dict[str, str]  # role, content
-BudgetStyle = Literal["none", "l1-exact", "l1-max", "thinkprune"]
+BudgetStyle = Literal["none", "l1-exact", "l1-max", "thinkprune", "number"]
 
 BUDGET_SENTENCES: dict[str, str] = {
     "l1-exact": "Think for {n} tokens.",
     "l1-max": "Think for maximum {n} tokens.",
     "thinkprune": "The output of the assistant should be within {n} tokens.",
+    "number": "{n}",
 }
+IN_SYSTEM = ("thinkprune", "number")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,10 @@ class PromptSettings:
     """Passed to the template if it is set; Qwen3 reads it."""
 
     budget: BudgetStyle = "none"
-    """How a token budget is stated: L1 ends the user turn, ThinkPrune the system prompt."""
+    """How a token budget is stated: L1 ends the user turn, ThinkPrune the system prompt.
+
+    `number` ends the system prompt with the bare number, for a model that cannot read sentences.
+    """
 
     budget_tokens: int | None = None
     """What a stated budget speaks of where the method draws none: measuring and evaluation."""
@@ -51,7 +56,7 @@ def to_messages(question: str, settings: PromptSettings, budget: int | None) -> 
     sentence = _budget_sentence(settings, settings.budget_tokens if budget is None else budget)
     user = settings.instruction.replace("{question}", question)
     system = settings.system
-    if settings.budget == "thinkprune":
+    if settings.budget in IN_SYSTEM:
         system = f"{system} {sentence}" if system else sentence
     elif sentence:
         user = f"{user} {sentence}"

@@ -220,7 +220,7 @@ def _hash(tokenizer: Tokenizer, settings: PromptSettings) -> str:
     described: Mapping[str, Any] = {
         "settings": asdict(settings),
         "template": None if settings.plain is not None else tokenizer.chat_template,
-        "sentences": BUDGET_SENTENCES,
+        "sentence": BUDGET_SENTENCES.get(settings.budget),
         "special": tokenizer.all_special_tokens,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

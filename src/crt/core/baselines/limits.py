@@ -26,7 +26,7 @@ class ThinkPrune:
     steps_taken: int = field(default=0, metadata=STATE)
 
     guarded: ClassVar[bool] = False
-    budget_styles: ClassVar[tuple[str, ...]] = ("thinkprune", "none")
+    budget_styles: ClassVar[tuple[str, ...]] = ("thinkprune", "number", "none")
 
     def __post_init__(self) -> None:
         if not self.limits:
@@ -62,7 +62,7 @@ class L1Exact:
     high: int = 4000
 
     guarded: ClassVar[bool] = False
-    budget_styles: ClassVar[tuple[str, ...]] = ("l1-exact",)
+    budget_styles: ClassVar[tuple[str, ...]] = ("l1-exact", "number")
 
     def __post_init__(self) -> None:
         _require_range(self.penalty, self.low, self.high)
@@ -90,7 +90,7 @@ class L1Max:
     high: int = 4000
 
     guarded: ClassVar[bool] = False
-    budget_styles: ClassVar[tuple[str, ...]] = ("l1-max",)
+    budget_styles: ClassVar[tuple[str, ...]] = ("l1-max", "number")
 
     def __post_init__(self) -> None:
         _require_range(self.penalty, self.low, self.high)
