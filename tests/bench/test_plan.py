@@ -1,6 +1,7 @@
 """What is planned, what is refused, and what a directory remembers."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from crt.bench.variants import method_jobs, named, sensitivity_jobs, setting, tu
 from crt.cli import main
 from crt.errors import ConfigError
 from crt.recipes import load_recipe
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_grid_is_toml_or_bare_words():
@@ -174,3 +177,19 @@ def test_wrong_words_are_one_sentence(recipes, words, sentence, tmp_path, capsys
     words = [str(recipes[word]) if word in recipes else word for word in words]
     assert main(["bench-methods", *words, "--out", str(tmp_path / "out")]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*grids*.toml")), ids=lambda p: p.name
+)
+def test_grids_of_the_repository_have_each_recipes_own_value(path):
+    found = named([str(p) for p in sorted((ROOT / "recipes" / "methods").glob("*.toml"))], [], [])
+    grids = from_file(path)
+    own = {job.method: job.config for job in method_jobs(found, [0])}
+    for name, grid in grids.items():
+        for key, values in grid.items():
+            ours = setting(own[name], key)
+            near = pytest.approx(ours, rel=1e-3) if isinstance(ours, float) else ours
+            assert any(value == near for value in values), f"{name}: {key}"
+    tried = tune_jobs(found, grids, seed=0)  # each is a valid recipe
+    assert {job.recipe for job in tried} == set(found)
