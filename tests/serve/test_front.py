@@ -1,0 +1,71 @@
+"""Levels are feasible, certified unless asked otherwise, on the front, and spread by length."""
+
+from crt.serve.front import Measured, choose, level_names, near_front, pareto_front, spread
+
+
+def point(name, accuracy, length, lower_bound=None, base=0.90):
+    difference = accuracy - base
+    bound = difference - 0.005 if lower_bound is None else lower_bound
+    return Measured(name, accuracy, length, difference, bound)
+
+
+def names(points):
+    return [each.name for each in points]
+
+
+def test_the_front_is_what_no_shorter_one_equals():
+    points = [
+        point("a", 0.90, 50),
+        point("b", 0.90, 60),
+        point("c", 0.92, 80),
+        point("d", 0.91, 90),
+    ]
+    assert names(pareto_front(points)) == ["a", "c"]
+
+
+def test_its_band_is_within_the_tolerance_of_the_best_shorter_one():
+    points = [point("a", 0.92, 50), point("b", 0.915, 60), point("c", 0.90, 80)]
+    assert names(near_front(points, within=0.01)) == ["a", "b"]  # 0.90 < 0.92 − 0.01
+
+
+def test_without_certificate_not_offered_unless_asked_for():
+    points = [point("sure", 0.90, 60, lower_bound=-0.009), point("unsure", 0.90, 50, -0.02)]
+    how = {"levels": 4, "tolerance": 0.01}
+    assert choose(points, 100, **how) == [("concise", points[0])]
+    both = choose(points, 100, **how, uncertified=True)
+    assert [(n, p.name) for n, p in both] == [("concise", "unsure"), ("balanced", "sure")]
+
+
+def test_what_lost_accuracy_is_never_a_level():
+    lost = point("lost", 0.88, 50)  # two points below the base; one is allowed
+    assert choose([lost], 100, levels=4, tolerance=0.01, uncertified=True) == []
+
+
+def test_what_is_longer_than_the_base_is_no_level():
+    assert choose([point("long", 0.95, 120)], 100, levels=4, tolerance=0.01) == []
+
+
+def test_the_front_alone_when_asked_for():
+    points = [point("a", 0.90, 50), point("b", 0.90, 60)]
+    chosen = choose(points, 100, levels=4, tolerance=0.01, strict=True)
+    assert [p.name for _, p in chosen] == ["a"]
+
+
+def test_the_band_only_fills_places_the_front_leaves():
+    points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
+    chosen = choose(points, 100, levels=3, tolerance=0.01)
+    assert [(n, p.name) for n, p in chosen] == [("concise", "a"), ("balanced", "b")]
+
+
+def test_spread_keeps_the_shortest_and_equal_ratios():
+    front = [point(str(n), 0.9 + n / 10_000, n) for n in (50, 55, 100, 190, 380)]
+    # from 50 to 400 in three steps: 50, 100, 200
+    assert names(spread(front, 3, 400)) == ["50", "100", "190"]
+    assert names(spread(front, 1, 400)) == ["50"]
+    assert spread([], 3, 400) == []
+
+
+def test_names_by_length():
+    assert level_names(1) == ["concise"]
+    assert level_names(3) == ["concise", "balanced", "detailed"]
+    assert level_names(4) == ["level-1", "level-2", "level-3", "level-4"]

@@ -1,0 +1,71 @@
+"""What is not understood is refused with the field's name, never ignored."""
+
+import pytest
+
+from crt.serve.faults import ApiError
+from crt.serve.protocol import ChatRequest, TextRequest, read, read_object
+
+HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"temprature": 1}, "Did you mean `temperature`?"),
+        ({"temperature": 3}, "less than or equal to 2"),
+        ({"temperature": "1"}, "valid number"),
+        ({"top_p": 0}, "greater than 0"),
+        ({"n": 0}, "'n'"),
+        ({"n": 1000}, "'n'"),
+        ({"max_tokens": 0}, "'max_tokens'"),
+        ({"stop": [""]}, "'stop"),
+        ({"messages": []}, "'messages'"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "'messages.0.role'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages.0.content",
+        ),
+        ({"logprobs": True}, "logprobs is not supported"),
+        ({"tools": [{"type": "function"}]}, "tools is not supported"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty is not supported"),
+        ({"chat_template_kwargs": {"tools": 1}}, "chat_template_kwargs.tools"),
+    ],
+)
+def test_refused(extra, says):
+    with pytest.raises(ApiError, match=says.replace("?", r"\?")) as caught:
+        read(ChatRequest, {**HELLO, **extra})
+    assert caught.value.status == 400 and caught.value.param
+
+
+def test_what_clients_send_and_means_nothing_here():
+    extra = {"user": "me", "logprobs": False, "presence_penalty": 0, "tools": None, "seed": None}
+    assert read(ChatRequest, {**HELLO, **extra}).seed is None
+
+
+def test_text_in_parts():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    request = read(ChatRequest, {**HELLO, "messages": [{"role": "user", "content": parts}]})
+    assert request.messages[0].text == "ab"
+
+
+def test_the_newer_name_of_the_cap_wins():
+    request = read(ChatRequest, {**HELLO, "max_tokens": 5, "max_completion_tokens": 7})
+    assert request.cap == 7
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2]], [[1], [2]])],
+)
+def test_prompts_as_text_and_as_tokens(prompt, prompts):
+    assert read(TextRequest, {"model": "demo", "prompt": prompt}).prompts == prompts
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b"[" * 100_000, b'{"a": NaN}', b"\xff\xfe", b"{}}"]
+)
+def test_bodies_that_are_no_object(body):
+    with pytest.raises(ApiError) as caught:
+        read_object(body)
+    assert caught.value.status == 400 and caught.value.code == "invalid_json"

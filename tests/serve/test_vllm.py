@@ -1,0 +1,110 @@
+"""The command lines that vLLM would be started with, and servers started and ended for the dial."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from crt.errors import ConfigError, EngineError
+from crt.serve.family import Family
+from crt.serve.vllm import Launch, chosen_engine, free_ports, launches, start, stop, wait_for
+
+from .conftest import level, plain_family
+
+
+@pytest.fixture
+def adapters(tmp_path):
+    """A family whose levels are adapters on one base, with ranks 8 and 24."""
+    for name, rank in (("concise", 8), ("balanced", 24)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text(json.dumps({"r": rank}))
+    made = [
+        level("concise", 57.0, model="concise", folder=True, adapter=True),
+        level("balanced", 61.0, model="balanced", folder=True, adapter=True),
+        level("full", 129.0, model="Qwen/Qwen3-8B", revision="abc"),
+    ]
+    return Family.model_validate(plain_family(made)), tmp_path / "family.json"
+
+
+def test_adapters_share_one_base(adapters):
+    family, file = adapters
+    (one,) = launches(family, file, [9000, 9001, 9002], ["--max-model-len", "4096"])
+    folder = file.parent
+    assert one.command == (
+        *("vllm", "serve", "Qwen/Qwen3-8B", "--revision", "abc"),
+        *("--served-model-name", "demo:full", "--host", "127.0.0.1", "--port", "9000"),
+        *("--max-model-len", "4096", "--enable-lora", "--max-loras", "2"),
+        *("--max-lora-rank", "32"),  # the smallest that vLLM knows and that holds 24
+        *("--lora-modules", f"demo:concise={folder}/concise", f"demo:balanced={folder}/balanced"),
+    )
+    assert one.url == "http://127.0.0.1:9000/v1"
+    assert one.models == {name: f"demo:{name}" for name in ("concise", "balanced", "full")}
+
+
+def test_whole_models_have_a_server_each(tmp_path):
+    made = [level("concise", 57.0, model="short", folder=True), level("full", 129.0, model="a/b")]
+    family = Family.model_validate(plain_family(made))
+    short, full = launches(family, tmp_path / "family.json", [9000, 9001])
+    memory = ("--gpu-memory-utilization", "0.45")  # 0.9 for two
+    assert short.command[:3] == ("vllm", "serve", str(tmp_path / "short"))
+    assert short.command[-2:] == memory and full.command[-2:] == memory
+    assert (short.models, full.models) == ({"concise": "demo:concise"}, {"full": "demo:full"})
+    assert full.url == "http://127.0.0.1:9001/v1"
+
+
+def test_what_cannot_be_started(adapters, tmp_path):
+    family, file = adapters
+    (tmp_path / "concise" / "adapter_config.json").write_text("{}")
+    with pytest.raises(EngineError, match="no rank that vLLM knows"):
+        launches(family, file, [9000])
+    mixed = [
+        level("concise", 57.0, model="concise", folder=True, adapter=True),
+        level("balanced", 61.0, model="balanced", folder=True),
+        level("full", 129.0, model="a/b"),
+    ]
+    with pytest.raises(ConfigError, match="is an adapter and another level is not"):
+        launches(Family.model_validate(plain_family(mixed)), file, [9000, 9001, 9002])
+
+
+def test_without_vllm_the_local_engine_answers():
+    pytest.importorskip("torch")
+    assert chosen_engine("local") == "local"
+    with pytest.raises(ConfigError, match="vLLM is not installed"):
+        chosen_engine("vllm")
+    assert chosen_engine("auto") == "local"
+
+
+SERVER = """
+import http.server, sys
+class Models(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'{"data": []}')
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Models).serve_forever()
+"""
+
+
+def test_servers_are_waited_for_and_ended():
+    (port,) = free_ports(1)
+    command = (sys.executable, "-c", SERVER, str(port))
+    said: list[str] = []
+    (process,) = start([Launch(command, f"http://127.0.0.1:{port}", {})], said.append)
+    assert process.poll() is None and str(port) in said[0]
+    stop([process])
+    assert process.poll() is not None
+
+
+def test_one_that_ends_at_once_is_said():
+    (port,) = free_ports(1)
+    failing = Launch((sys.executable, "-c", "raise SystemExit(3)"), f"http://127.0.0.1:{port}", {})
+    with pytest.raises(EngineError, match="exit code 3"):
+        start([failing], lambda _: None)
+
+
+def test_one_that_never_answers_is_said():
+    (port,) = free_ports(1)
+    silent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with pytest.raises(EngineError, match=r"was not ready within 0\.3 seconds"):
+        wait_for(f"http://127.0.0.1:{port}", silent, 0.3)
+    stop([silent])
