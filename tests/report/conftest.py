@@ -1,6 +1,5 @@
 """Small runs and evaluations, written by the product's own stores."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -144,36 +143,41 @@ def rollout(number: int, step: int) -> dict:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def evaluated() -> Callable[..., Evaluation]:
     return write_evaluation
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def answers() -> Callable[..., list[list[Answer]]]:
     return plain_answers
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run() -> Callable[..., Run]:
     return write_run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_series() -> Callable[..., Path]:
     return write_series
 
 
 @pytest.fixture
 def run_with_series(tmp_path: Path) -> Path:
+    return write_run_with_series(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, made once, for those who only read it."""
+    return write_run_with_series(tmp_path_factory.mktemp("read") / "run")
+
+
+def write_run_with_series(path: Path) -> Path:
     """A finished run with a series of four points over twelve problems."""
-    run = write_run(tmp_path / "run", finished=True)
+    run = write_run(path, finished=True)
     right = [2] * 9 + [1] * 3
     courses = [(step, plain_answers(100 - 10 * step, right)) for step in (0, 2, 4, 6)]
     write_series(run.path / "evaluations" / "own", courses)
     return run.path
-
-
-def rows_of(path: Path) -> list[dict]:
-    """A JSONL file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crt.errors import ConfigError, DataError
 from crt.files import write_text, written_whole
+from crt.report.figures import style
 from crt.report.page import BUDGET, Drawing, drawings, page
 from crt.report.sources import Material, gather, unfinished
 
@@ -50,13 +51,9 @@ def save_figures(found: Sequence[Drawing], folder: Path, formats: Sequence[str])
             for form in formats:
                 path = folder / f"{name}.{form}"
                 with written_whole(path) as file:
-                    figure.savefig(file, format=form, dpi=300, metadata=_UNDATED[form])
+                    style.save(figure, file, form)
                 paths.append(path)
     return paths
-
-
-_UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-_UNDATED["png"] = {}
 
 
 def watch(order: Order, every: float, tell: Callable[[Material], None]) -> Material:

@@ -80,7 +80,7 @@ def spec(found: Sequence[Row]) -> Spec:
     tight = {"paddingInner": 0.07, "paddingOuter": 0}
     plain = {"domain": False, "ticks": False, "labelLimit": 260, "labelPadding": 8}
     color = {"field": "tokens", "type": "quantitative", "title": "tokens"}
-    circle = {"type": "point", "shape": "circle", "size": CIRCLE, "tooltip": None}
+    circle = {"type": "point", "shape": "circle", "size": CIRCLE, "cursor": "pointer"}
     return {
         "width": {"step": WIDE if len(columns) <= 12 else CELL},
         "height": {"step": CELL},
@@ -88,6 +88,7 @@ def spec(found: Sequence[Row]) -> Spec:
         "encoding": {
             "x": {"field": "column", "sort": columns, "title": None, "axis": axis, "scale": tight},
             "y": {"field": "label", "sort": labels, "title": None, "axis": plain, "scale": tight},
+            "tooltip": tooltip(told),  # for the field and the circle on it
         },
         "layer": [
             {
@@ -98,7 +99,6 @@ def spec(found: Sequence[Row]) -> Spec:
                         "scale": {"scheme": LENGTHS, "zero": False},
                         "legend": {"orient": "bottom", "gradientLength": 180},
                     },
-                    "tooltip": tooltip(told),
                 },
             },
             {
@@ -111,7 +111,7 @@ def spec(found: Sequence[Row]) -> Spec:
                 }
             },
             {
-                "mark": {"type": "arc", "radius": 8, "color": "#ffffff"},
+                "mark": {"type": "arc", "radius": 8, "color": "#ffffff", "cursor": "pointer"},
                 "encoding": {
                     "theta": {"field": "to", "type": "quantitative", "scale": None, "stack": None},
                     "theta2": {"datum": 0},

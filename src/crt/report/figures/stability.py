@@ -79,7 +79,10 @@ def spec(found: Sequence[Row]) -> Spec:
         "width": "1/1",
         "height": 46 * len(names),
         "data": {"values": list(found)},
-        "encoding": {"y": {"field": "name", "type": "nominal", "sort": names, "title": None}},
+        "encoding": {
+            "y": {"field": "name", "type": "nominal", "sort": names, "title": None},
+            "tooltip": tooltip(told),  # for the bars and the numbers on them
+        },
         "layer": [
             {
                 "mark": bar,
@@ -92,7 +95,6 @@ def spec(found: Sequence[Row]) -> Spec:
                         "scale": scale,
                         "legend": {"orient": "top", "title": None},
                     },
-                    "tooltip": tooltip(told),
                 },
             },
             {

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import IO, TYPE_CHECKING, Any, ParamSpec
 
 from crt.report.palette import LIGHT, MARKERS, colour_of, turn
 
@@ -54,6 +54,15 @@ def in_print(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
             return draw(*args, **kwargs)
 
     return drawn
+
+
+def save(figure: "Figure", file: IO[bytes], form: str) -> None:
+    """Writes a figure; the look decides about fonts here too, and no date makes files differ."""
+    import matplotlib
+
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with matplotlib.rc_context(LOOK):
+        figure.savefig(file, format=form, dpi=300, metadata=undated.get(form))
 
 
 def axes(rows: int, columns: int, width: float, height: float, **more: Any) -> tuple[Any, Any]:

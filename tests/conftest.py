@@ -1,0 +1,25 @@
+"""A real browser, for the pages; without one their tests are skipped and say so."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Headless chromium with a profile of its own."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        own = Path(playwright.chromium.executable_path)
+        path = next(filter(None, map(shutil.which, NAMES)), str(own) if own.exists() else None)
+        if path is None:
+            pytest.skip("there is no chromium here: make test-browser gets it and runs these")
+        browser = playwright.chromium.launch(executable_path=path, args=QUIET)
+        yield browser
+        browser.close()

@@ -1,0 +1,303 @@
+"""The page in a real browser: quiet, readable, usable, inert."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crt.report.page import drawings, page
+from crt.report.sources import gather
+
+pytestmark = pytest.mark.browser
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+FIGURES = ("plane", "trajectories", "stability", "redundancy", "case_study", "training")
+HOSTILE = (
+    "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
+    "<svg onload=window.hacked=1> {{payload}} ${window.hacked=1} javascript:window.hacked=1 "
+    "\u202eevil\u202c <style>body{display:none}</style> \\boxed{1}"
+)
+
+
+class Reader:
+    """A page that is open, and everything it complained of or asked for."""
+
+    def __init__(self, context: Any) -> None:
+        self.page = context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, path: Path, anchor: str = "") -> "Reader":
+        self.page.goto(f"file://{path}{anchor}")
+        return self
+
+    def draw_all(self, figures: tuple[str, ...] = FIGURES) -> None:
+        for key in figures:
+            self.page.locator(f"#{key}").scroll_into_view_if_needed()
+            self.page.wait_for_selector(f"#{key} figure svg")
+
+    def explorer(self) -> None:
+        self.page.locator("#explorer").scroll_into_view_if_needed()
+        self.page.wait_for_selector("#reading .answer")
+
+
+@pytest.fixture
+def reader(chromium) -> Iterator[Callable[..., Reader]]:
+    contexts: list[Any] = []
+
+    def start(width: int = 1200, scheme: str = "light") -> Reader:
+        size = {"width": width, "height": 800}
+        still = {"color_scheme": scheme, "reduced_motion": "reduce"}
+        contexts.append(chromium.new_context(viewport=size, **still))
+        return Reader(contexts[-1])
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+def written(out: Path, *places: Path, **options: Any) -> Path:
+    material = gather(places)
+    out.write_text(page(material, drawings(material), NOW, **options))
+    return out
+
+
+@pytest.fixture(scope="module")
+def report(the_run, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("pages") / "report.html", the_run)
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect
+
+    return expect(locator)
+
+
+def test_it_opens_without_a_word_and_without_a_network(report, reader):
+    found = reader().open(report)
+    found.draw_all()
+    found.explorer()
+    assert found.said == []
+    assert [url for url in found.asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_every_figure_shows_something(report, reader):
+    found = reader().open(report)
+    found.draw_all()
+    for key in FIGURES:
+        box = found.page.locator(f"#{key} figure svg").bounding_box()
+        assert box["width"] > 150 and box["height"] > 80
+        assert found.page.locator(f"#{key} figcaption").text_content()
+
+
+def test_the_explorer_switches_questions(report, reader):
+    found = reader().open(report)
+    found.explorer()
+    page = found.page
+    page.locator("#questions button").nth(3).click()
+    assert page.locator(".asked").text_content() == "What is 3 + 1?"
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".asked")).to_have_text("What is 4 + 1?")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".asked")).to_have_text("What is 3 + 1?")
+    assert page.locator("#questions [aria-current]").text_content().startswith("4 ·")
+    assert page.url.endswith("#q=0.3")
+
+
+def test_a_question_can_be_linked_to(report, reader):
+    found = reader().open(report, "#q=0.5")
+    found.page.wait_for_selector("#reading .answer")
+    assert found.page.locator(".asked").text_content() == "What is 5 + 1?"
+
+
+def test_answers_stand_side_by_side_and_can_be_chosen(report, reader):
+    found = reader().open(report, "#q=0.11")
+    page = found.page
+    page.wait_for_selector("#reading .answer")
+    names = page.locator(".answer h3")
+    assert names.all_text_contents() == ["base", "step-0004", "step-0006"]
+    tops = {round(box.bounding_box()["y"]) for box in page.locator(".answer").all()}
+    assert len(tops) == 1
+    page.locator(".picks button", has_text="step-0002").click()
+    assert names.all_text_contents() == ["base", "step-0002", "step-0004", "step-0006"]
+    assert page.locator(".answer .chip.correct").count() == 4
+    page.locator("#kind label", has_text="a wrong one").click()
+    page.wait_for_selector(".answer .chip.wrong")
+    assert page.locator(".answer .chip.wrong").count() == 4
+
+
+def test_searching_and_sorting(report, reader):
+    found = reader().open(report)
+    found.explorer()
+    page = found.page
+    page.fill("#search", "is 7")
+    assert page.locator("#questions li").count() == 1
+    expect(page.locator(".asked")).to_have_text("What is 7 + 1?")
+    page.fill("#search", "no such thing")
+    assert page.locator("#questions").text_content() == "No question is like that."
+    page.fill("#search", "")
+    page.select_option("#sort", "lost")
+    assert page.locator("#questions").text_content() == "No question is like that."
+
+
+def test_repeats_and_doubts_are_marked(evaluated, reader, tmp_path):
+    said = [[("7 × 5 = 35. Wait, let me check. 7 × 5 = 35. \\boxed{35}", 20, True)]]
+    for name in ("base", "other"):
+        evaluated(tmp_path / name, said)
+    path = written(tmp_path / "x.html", tmp_path / "base", tmp_path / "other")
+    found = reader().open(path, "#q=0.0")
+    found.page.wait_for_selector("#reading mark")
+    card = found.page.locator(".answer").first
+    assert card.locator("mark.repeat").all_text_contents() == ["7 × 5 = 35."]
+    assert card.locator("mark.doubt").all_text_contents() == ["Wait", "let me check"]
+
+
+def test_hostile_output_stays_inert(evaluated, reader, tmp_path):
+    said = [[(HOSTILE, 9, True), (HOSTILE, 8, False)]] * 3
+    asked = [HOSTILE] * 3
+    names = ("base", "<img src=x onerror=window.hacked=1>")
+    for number, name in enumerate(names):
+        folder = tmp_path / str(number)
+        evaluated(folder, said, questions=asked, model=name)
+    path = written(tmp_path / "x.html", *(tmp_path / str(n) for n in range(len(names))))
+    found = reader().open(path)
+    found.draw_all(("plane", "case_study"))
+    found.explorer()
+    page = found.page
+    page.locator("#case_study svg path[aria-roledescription]").first.hover(force=True)
+    shown = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩")
+    assert page.locator(".answer .said").first.text_content() == shown
+    assert page.locator(".asked").text_content() == shown
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, iframe, main style").count() == 0
+    assert page.locator("body").is_visible()
+    assert found.said == []
+
+
+def test_an_injected_script_would_not_run_either(report, reader):
+    found = reader().open(report)
+    found.page.evaluate(
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1';"
+        "document.body.append(s)"
+    )
+    assert found.page.evaluate("window.hacked") is None
+    assert any("Content Security Policy" in said for said in found.said)
+
+
+def test_light_and_dark(report, reader):
+    def look(scheme: str, switched: bool = False) -> tuple[str, str]:
+        found = reader(scheme=scheme).open(report)
+        found.draw_all(("plane",))
+        if switched:
+            found.page.click("#theme")
+            found.page.wait_for_timeout(300)
+        page = found.page
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        label = page.locator("#plane svg .role-axis-label text").first.get_attribute("fill")
+        assert found.said == []
+        return back, label
+
+    light, dark = look("light"), look("dark")
+    assert light == ("rgb(255, 255, 255)", "#66707A")
+    assert dark == ("rgb(22, 27, 32)", "#9AA5AF")
+    assert look("light", switched=True) == dark
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(report, reader):
+    found = reader(width=390).open(report)
+    found.draw_all()
+    found.explorer()
+    assert found.page.evaluate("document.documentElement.scrollWidth") == 390
+    titles = [found.page.locator("#trajectories svg text", has_text=t) for t in ("Tok", "Acc")]
+    first, second = (title.bounding_box()["y"] for title in titles)
+    assert second > first + 150  # under each other
+    assert found.said == []
+
+
+def test_hovering_tells_the_figures(report, reader):
+    found = reader().open(report)
+    found.draw_all(("stability",))
+    found.page.locator("#stability svg path[aria-roledescription='bar']").nth(1).hover(force=True)
+    tip = found.page.locator("#tip")
+    tip.wait_for(state="visible")
+    assert "problems that got shorter" in tip.text_content()
+    found.page.mouse.move(2, 2)
+    tip.wait_for(state="hidden")
+
+
+def test_zooming_and_resetting(report, reader):
+    found = reader().open(report)
+    found.draw_all(("plane",))
+    page = found.page
+    middle = centre(page.locator("#plane svg"))
+    before, scrolled = ticks(page), page.evaluate("scrollY")
+    page.mouse.move(*middle)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -240)
+    page.keyboard.up("Control")
+    page.wait_for_timeout(300)
+    assert ticks(page) != before and page.evaluate("scrollY") == scrolled
+    page.mouse.dblclick(*middle)
+    page.wait_for_timeout(300)
+    assert ticks(page) == before
+
+
+def ticks(page: Any) -> list[str]:
+    return sorted(page.locator("#plane svg .role-axis-label text").all_text_contents())
+
+
+def centre(locator: Any) -> tuple[float, float]:
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_case_opens_its_answers(report, reader):
+    found = reader().open(report)
+    found.draw_all(("case_study",))
+    page = found.page
+    row = page.locator("#case_study svg .role-axis-label text", has_text="12 ·").first
+    row.scroll_into_view_if_needed()
+    y = row.bounding_box()["y"] + 6
+    cell = page.locator("#case_study svg path[aria-roledescription='rect mark']").first
+    page.mouse.click(cell.bounding_box()["x"] + 4, y)
+    expect(page.locator(".asked")).to_have_text("What is 11 + 1?")
+
+
+def test_a_figure_can_be_enlarged(report, reader):
+    found = reader().open(report)
+    found.draw_all(("plane",))
+    page = found.page
+    small = page.locator("#plane figure svg").bounding_box()
+    page.locator("#plane button", has_text="Enlarge").click()
+    page.wait_for_selector("#large svg")
+    large = page.locator("#large svg").bounding_box()
+    assert large["height"] > 1.3 * small["height"]
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#large svg", state="detached")
+    assert found.said == []
+
+
+def test_a_page_of_a_run_that_goes_on_loads_itself_again(make_run, reader, tmp_path):
+    run = make_run(tmp_path / "run", steps=2)
+    path = written(tmp_path / "live.html", run.path, refresh=1)
+    found = reader().open(path)
+    lead = found.page.locator(".lead")
+    assert "2 of at most 40 steps" in lead.text_content()
+    run.add_step({**run.steps[-1], "step": 3})
+    written(path, run.path)
+    expect(lead).to_contain_text("3 of at most 40 steps")
+    assert found.page.locator(".live").is_hidden()
+
+
+def test_every_kind_of_page_is_quiet(make_run, evaluated, answers, reader, tmp_path):
+    run = make_run(tmp_path / "empty", steps=0)
+    found = reader().open(written(tmp_path / "a.html", run.path))
+    evaluated(tmp_path / "lone", answers(100, [2, 1]))
+    found.open(written(tmp_path / "b.html", tmp_path / "lone"))
+    found.explorer()
+    assert found.said == []
