@@ -236,3 +236,11 @@ def test_a_stated_budget_fits_the_method():
 
 def test_offline_samples_need_the_own_sampler():
     assert "trl.use_vllm" in refused(sampling={"source": "reference"}, trl={"use_vllm": True})
+
+
+def test_what_a_method_asks_for_besides_its_reward_is_shown():
+    methods = Path(__file__).parent.parent / "recipes" / "methods"
+    budget = " ".join(what_would_run(load_recipe(methods / "l1_max.toml")))
+    assert "states a token budget (number)" in budget and "measured with 68" in budget
+    offline = " ".join(what_would_run(load_recipe(methods / "o1_pruner_offline.toml")))
+    assert "Offline" in offline and "estimator whitened" in offline

@@ -21,6 +21,7 @@ def what_would_run(config: RunConfig) -> list[str]:
         f"{sampling.group_size} rollouts = {rollouts:,} responses of at most "
         f"{sampling.max_tokens:,} tokens.{_budget(schedule.tokens)}",
         _reference(config),
+        *_prescribed(config),
         *_stages(config.method, schedule.steps, schedule.tokens),
         f"A checkpoint every {schedule.save_every} steps. {_evaluation(config)}",
     ]
@@ -37,6 +38,20 @@ def _reference(config: RunConfig) -> str:
     if config.reference.mode == "fresh":
         return f"The frozen reference answers every problem {rollouts} times anew in every step."
     return f"The frozen reference answers each problem {rollouts} times, once; the result is kept."
+
+
+def _prescribed(config: RunConfig) -> Iterator[str]:
+    """What a method asks for besides its reward."""
+    if config.sampling.source == "reference":
+        yield "Offline: the model a stage starts from writes the responses, frozen as it was."
+    if config.prompt.budget != "none":
+        yield (
+            f"The prompt states a token budget ({config.prompt.budget}), chosen by the method; "
+            f"checkpoints are measured with {config.prompt.budget_tokens}. The reference is told "
+            "none."
+        )
+    if config.optim.estimator != "group_std":
+        yield f"Advantages by the estimator {config.optim.estimator}."
 
 
 def _stages(method: Method, steps: int, tokens: int | None) -> list[str]:
