@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -140,6 +141,13 @@ class Family(Part):
     def prompt_settings(self) -> PromptSettings:
         """How questions were put when the levels were measured."""
         return _prompt_settings(self.prompt)
+
+    def prompt_for(self, level: Level) -> PromptSettings:
+        """The same for one level; the base is told no budget, which it never learned to keep to."""
+        settings = self.prompt_settings
+        if level.name != FULL:
+            return settings
+        return replace(settings, budget="none", budget_tokens=None)
 
     @property
     def default(self) -> Level:

@@ -75,7 +75,7 @@ class LocalEngine:
         level = self.levels[setting.level.name]
         if kind == "chat":
             request = read(ChatRequest, plain)
-            prompts = [await asyncio.to_thread(self._chat_prompt, level, request)]
+            prompts = [await asyncio.to_thread(self._chat_prompt, level, setting.level, request)]
         else:
             request = read(TextRequest, plain)
             prompts = await asyncio.to_thread(_text_prompts, level, request)
@@ -102,12 +102,15 @@ class LocalEngine:
         for level in self.levels.values():
             await asyncio.to_thread(level.scheduler.close)
 
-    def _chat_prompt(self, level: Loaded, request: ChatRequest) -> tuple[Sequence[int], Phase]:
+    def _chat_prompt(
+        self, level: Loaded, measured: Level, request: ChatRequest
+    ) -> tuple[Sequence[int], Phase]:
         if level.template is None:
             raise ApiError(400, "This model has no chat template: use /v1/completions.")
         wrap = self.settings.measured_prompt
         wrap = wrap if request.measured_prompt is None else request.measured_prompt
-        template, turns = level.template, turns_of(request, self.family if wrap else None)
+        turns = turns_of(request, self.family.prompt_for(measured) if wrap else None)
+        template = level.template
         thinking = request.chat_template_kwargs and request.chat_template_kwargs.enable_thinking
         if thinking is not None:
             template = replace(

@@ -1,16 +1,15 @@
 """A client's messages as plain turns, or put as the levels were measured."""
 
 from crt.errors import CrtError
-from crt.serve.family import Family
 from crt.serve.faults import ApiError
 from crt.serve.protocol import ChatRequest
-from crt.tasks.messages import Message, to_messages
+from crt.tasks.messages import Message, PromptSettings, to_messages
 
 ROLES = {"developer": "system"}  # OpenAI's newer name for it
 
 
-def turns_of(request: ChatRequest, measured_as: Family | None) -> list[Message]:
-    """Role and text of every turn; with a family, its prompt around the one question."""
+def turns_of(request: ChatRequest, measured_as: PromptSettings | None) -> list[Message]:
+    """Role and text of every turn; with settings, the measured prompt around the one question."""
     turns = [
         {"role": ROLES.get(message.role, message.role), "content": message.text}
         for message in request.messages
@@ -26,6 +25,6 @@ def turns_of(request: ChatRequest, measured_as: Family | None) -> list[Message]:
             param="measured_prompt",
         )
     try:
-        return list(to_messages(turns[0]["content"], measured_as.prompt_settings, None))
+        return list(to_messages(turns[0]["content"], measured_as, None))
     except CrtError as error:
         raise ApiError(400, f"The measured prompt cannot be used: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from crt.serve.dial import Setting
-from crt.serve.family import Family
+from crt.serve.family import Family, Level
 from crt.serve.faults import ApiError, busy, too_slow
 from crt.serve.forms import Answer, Chunks, Kind
 from crt.serve.metrics import Heard, Metrics
@@ -63,7 +63,7 @@ class UpstreamEngine:
         level = setting.level.name
         if sum(self.under_way.values()) >= self.settings.most:
             raise busy(1)
-        body = self._body(kind, level, plain)
+        body = self._body(kind, setting.level, plain)
         name = f"{self.family.name}:{level}"
         if body.get("stream"):
             chunks = self._stream(kind, level, body, name)
@@ -89,17 +89,17 @@ class UpstreamEngine:
         if self._client is not None:
             await self._client.aclose()
 
-    def _body(self, kind: Kind, level: str, plain: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, kind: Kind, level: Level, plain: dict[str, Any]) -> dict[str, Any]:
         """The request without what is the dial's."""
         body = {name: value for name, value in plain.items() if name not in OURS}
         wrap = plain.get("measured_prompt")
         if kind == "chat" and (self.settings.measured_prompt if wrap is None else wrap):
             asked = {"model": self.family.name, "messages": plain.get("messages")}
-            body["messages"] = turns_of(checked(ChatRequest, asked), self.family)
+            body["messages"] = turns_of(checked(ChatRequest, asked), self.family.prompt_for(level))
         thinking = self.family.prompt_settings.enable_thinking
         if kind == "chat" and thinking is not None:
             body.setdefault("chat_template_kwargs", {"enable_thinking": thinking})
-        return {"model": self.served[level].model, **body}
+        return {"model": self.served[level.name].model, **body}
 
     @asynccontextmanager
     async def _sent(

@@ -131,17 +131,21 @@ async function run() {
   state.stop?.abort();
   const stop = (state.stop = new AbortController());
   const seed = Math.floor(Math.random() * 2 ** 31);
-  state.runs = state.family.levels.map((level) => ({ level, thought: 0, tokens: 0, verdict: null, done: false, text: "" }));
+  state.runs = state.family.levels.map((level) => ({ level, thought: 0, tokens: 0, verdict: null, done: false, text: "", newText: "", newThought: "" }));
   state.runs.forEach((_, i) => clear(i));
-  $("run").disabled = true;
-  $("stop").hidden = false;
+  underWay(true);
   say("Every level is thinking…");
   const answer = $("answer").value.trim();
   await Promise.all(state.runs.map((one, i) => stream(one, i, question, answer, seed, stop.signal).catch((error) => fail(one, i, error))));
   if (state.stop !== stop) return;
-  $("run").disabled = false;
-  $("stop").hidden = true;
+  underWay(false);
   summarise();
+}
+
+function underWay(yes) {
+  $("run").disabled = yes;
+  $("stop").hidden = !yes;
+  $("cards").setAttribute("aria-busy", yes);
 }
 
 async function stream(one, i, question, answer, seed, signal) {
@@ -155,11 +159,12 @@ async function stream(one, i, question, answer, seed, signal) {
   }, signal);
   for await (const event of eventsOf(response)) {
     if (event.error) throw new Error(event.error.message);
-    if (event.usage) count(one, i, event.usage);
-    for (const choice of event.choices ?? []) show(one, i, choice);
+    if (event.usage) count(one, event.usage);
+    for (const choice of event.choices ?? []) show(one, choice);
   }
   one.done = true;
   $(`card-${i}`).classList.remove("busy");
+  paint();
   boxed($(`card-${i}`).querySelector(".said"), one.text);
   if (answer) await grade(one, i, question, answer, signal);
   facts(one, i);
@@ -192,14 +197,30 @@ function clear(i) {
   bars();
 }
 
-function show(one, i, choice) {
-  const card = $(`card-${i}`);
-  const thought = choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
-  const said = choice.delta?.content ?? "";
-  if (thought) card.querySelector(".thought").append(thought);
-  if (said) card.querySelector(".said").append(said);
-  one.text += said;
+function show(one, choice) {
+  one.newThought += choice.delta?.reasoning_content ?? choice.delta?.reasoning ?? "";
+  one.newText += choice.delta?.content ?? "";
+  one.text += choice.delta?.content ?? "";
   if (choice.finish_reason) one.cut = choice.finish_reason === "length";
+  paintSoon();
+}
+
+// Tokens come faster than a screen can show them: everything new is painted once a frame.
+function paintSoon() {
+  if (state.painting) return;
+  state.painting = true;
+  requestAnimationFrame(() => { state.painting = false; paint(); });
+}
+
+function paint() {
+  state.runs.forEach((one, i) => {
+    const card = $(`card-${i}`);
+    if (one.newThought) card.querySelector(".thought").append(one.newThought);
+    if (one.newText) card.querySelector(".said").append(one.newText);
+    one.newThought = one.newText = "";
+    $(`lane-${i}`).querySelector(".count").textContent = one.tokens;
+  });
+  bars();
 }
 
 // What stands in a box is drawn in one; it stays text, for nothing a model writes is trusted.
@@ -208,11 +229,10 @@ function boxed(node, text) {
   node.replaceChildren(...parts.map((part, at) => (at % 2 ? make("b", { text: part }) : part)));
 }
 
-function count(one, i, usage) {
+function count(one, usage) {
   one.tokens = usage.completion_tokens;
   one.thought = usage.completion_tokens_details?.reasoning_tokens ?? 0;
-  $(`lane-${i}`).querySelector(".count").textContent = one.tokens;
-  bars();
+  paintSoon();
 }
 
 function bars() {
@@ -243,6 +263,7 @@ function facts(one, i) {
 
 function fail(one, i, error) {
   one.done = true;
+  paint();
   $(`card-${i}`).classList.remove("busy");
   if (error.name === "AbortError") return facts(one, i);
   one.problem = error.message;
