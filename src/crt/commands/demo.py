@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
 SUMMARY = "summary.json"
+COURSE = ("pocket/test:40",)  # every checkpoint answers these few, for the report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if code:
         return code
     evaluations = evaluate_all(found)
+    evaluate_course(found)
     report(found, evaluations)
     return 0
 
@@ -72,12 +74,26 @@ def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
     return found
 
 
+def evaluate_course(run: "Run") -> None:
+    """Every checkpoint on a few problems, so that one can see how the answers became shorter."""
+    from crt.evaluate.evaluation import Plan
+    from crt.evaluate.progress import progress
+    from crt.evaluate.series import evaluate_run
+
+    config = run.config
+    settings = config.evaluation.model_copy(update={"data": COURSE})
+    plan = Plan(config.model, settings, prompt=config.prompt, seed=config.seed)
+    with progress("evaluate checkpoints") as tell:
+        evaluate_run(run.path, plan, name="course", tell=lambda _: tell)
+
+
 def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     """The table, the certificate, one question answered by all three, and what to do next."""
     from rich.console import Console
     from rich.table import Table
 
     from crt.files import write_json
+    from crt.report.write import Order, write
 
     rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
     held = rows[-1]["certificate"]
@@ -98,8 +114,11 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     console.print(f"{rows[0]['n_problems']} held-out problems, {rows[0]['n_rollouts']} rollouts.")
     console.print(certificate_sentence(held))
     show_answers(console, evaluations)
+    page = run.path / "report.html"
+    write(Order((run.path,), page))
     console.print(
-        f"\nEverything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"
+        f"\nOpen {page}: figures, every answer side by side, configuration.\n"
+        f"Everything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"
         f'Next: crt ask --model {run.checkpoint(run.progress["recommended"])} "…", or your own '
         "recipe: recipes/pocket.toml is a start."
     )
