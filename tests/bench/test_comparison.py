@@ -12,12 +12,12 @@ import pytest
 
 from crt.bench.children import environment, train_words
 from crt.cli import main
+from crt.errors import ConfigError
 from crt.run import Run
 
 
 def words(recipes, out: Path) -> list[str]:
-    chosen = [str(recipes["two"]), str(recipes["short"])]
-    return ["bench-methods", *chosen, "--seeds", "1", "--out", str(out)]
+    return ["bench-methods", str(recipes["two"]), "--seeds", "1", "--out", str(out)]
 
 
 def lines(path: Path) -> list[dict]:
@@ -25,58 +25,66 @@ def lines(path: Path) -> list[dict]:
 
 
 def wait_for(path: Path, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 900
     while not path.exists():
         assert process.poll() is None, "the comparison ended before it could be killed"
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.01)
 
 
+def wait_until_free(run: Run) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with run.locked():
+                return
+        except ConfigError:
+            assert time.monotonic() < deadline, "a process of the killed comparison goes on"
+            time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def killed(recipes, tmp_path_factory) -> Path:
-    """Killed with -9 when its second run has just begun."""
+    """Killed with -9 when the base is evaluated and a run has just begun."""
     out = tmp_path_factory.mktemp("compared") / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "crt", *words(recipes, out)], stdout=subprocess.DEVNULL
     )
-    wait_for(out / "runs" / "short-seed1" / "config.json", process)
+    wait_for(out / "runs" / "two-seed1" / "config.json", process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     return out
 
 
 def test_a_killed_comparison_goes_on(killed, recipes, capfd):
-    first, second = Run.open(killed / "runs" / "two-seed1"), killed / "runs" / "short-seed1"
-    assert first.progress["finished"]
-    assert not Run.open(second).progress.get("finished")
-    kept = (first.path / "steps.jsonl").stat().st_mtime_ns
-    seen = json.loads((killed / "evaluations" / "base-seed1" / "manifest.json").read_text())
+    run, base = killed / "runs" / "two-seed1", killed / "evaluations" / "base-seed1"
+    assert not Run.open(run).progress.get("finished")
+    wait_until_free(Run.open(run))  # whoever trained it goes with the comparison
+    seen = (base / "manifest.json").read_bytes()
 
     assert main(words(recipes, killed)) == 0, capfd.readouterr()
 
-    assert Run.open(second).progress["finished"]
-    assert (first.path / "steps.jsonl").stat().st_mtime_ns == kept
-    again = json.loads((killed / "evaluations" / "base-seed1" / "manifest.json").read_text())
-    assert again == seen  # not evaluated twice
+    assert Run.open(run).progress["finished"]
+    assert (base / "manifest.json").read_bytes() == seen  # not evaluated twice
     done = [(row["kind"], row["name"]) for row in lines(killed / "times.jsonl")]
-    assert len(done) == len(set(done)) == 5  # 1 base, 2 runs trained and evaluated
+    assert done == [("evaluate", "base-seed1"), ("train", "two-seed1"), ("evaluate", "two-seed1")]
     rows = json.loads((killed / "methods.json").read_text())
     assert [(r["method"], r["seed"], r["checkpoint"]) for r in rows] == [
-        ("two", 1, "recommended"), ("two", 1, "last"),
-        ("short", 1, "recommended"), ("short", 1, "last"),
-    ]  # fmt: skip
+        ("two", 1, "recommended"),
+        ("two", 1, "last"),
+    ]
     for row in rows:
-        run = Run.open(killed / "runs" / f"{row['method']}-seed1")
-        assert row["tokens"] == sum(step["generated"] for step in run.steps) >= 400
-        assert row["step"] in run.checkpoints
+        assert row["tokens"] == sum(step["generated"] for step in Run.open(run).steps) >= 400
+        assert row["step"] in Run.open(run).checkpoints
         assert (row["problems"], row["rollouts"]) == (12, 24)
-    # one cache of the reference for both
-    assert (killed / "runs" / "references").is_dir()
+    assert (killed / "runs" / "references").is_dir()  # one cache for all runs
     assert "Recommended checkpoints" in capfd.readouterr().out
 
     # everything is there: the same words run nothing
+    kept = (run / "steps.jsonl").stat().st_mtime_ns
     assert main(words(recipes, killed)) == 0
-    assert len(lines(killed / "times.jsonl")) == 5
+    assert len(lines(killed / "times.jsonl")) == 3
+    assert (run / "steps.jsonl").stat().st_mtime_ns == kept
 
 
 def test_one_process_at_a_time(killed, recipes, capsys):
@@ -87,14 +95,14 @@ def test_one_process_at_a_time(killed, recipes, capsys):
     assert "is being carried out by another process" in capsys.readouterr().err
 
 
-def test_a_run_that_cannot_start_does_not_end_the_others(recipes, tmp_path, capsys):
-    out = tmp_path / "out"
-    more = ["--set", "preflight.max_truncated=0.0"]
-    one = ["bench-methods", "tune", str(recipes["short"]), "--out", str(out), *more]
-    assert main(one) == 1
+def test_a_run_that_cannot_start_is_told_with_its_reason(recipes, tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "short-seed0").touch()  # something else lies where the run should be
+    assert main(["bench-methods", "tune", str(recipes["short"]), "--out", str(tmp_path)]) == 1
     told = capsys.readouterr()
-    assert "short failed" in told.err.replace("-seed0", "")
-    assert "sampling.max_tokens" in told.err
+    assert "short-seed0 failed: crt train:" in told.err
+    assert "is there already and is not written over" in told.err
+    assert "not all runs are over" in told.out
 
 
 def test_words_and_environment_of_a_process(tmp_path, monkeypatch):
