@@ -87,15 +87,15 @@ class Run:
     def add_rollouts(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
         """Every response of a step with its verdict, compressed, whole or absent."""
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        with written_whole(self._rollouts_file(step)) as file:
+        with written_whole(self.rollouts_file(step)) as file:
             file.write(zstandard.ZstdCompressor().compress(lines.encode("utf-8", "replace")))
 
     def rollouts(self, step: int) -> list[dict[str, Any]]:
         """What was sampled in a step."""
-        path = self._rollouts_file(step)
+        path = self.rollouts_file(step)
         try:
             text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode()
-            return [json.loads(line) for line in text.splitlines()]
+            return [json.loads(line) for line in text.split("\n") if line]
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}.") from None
         except (ValueError, zstandard.ZstdError) as error:
@@ -133,7 +133,8 @@ class Run:
         if self.progress | values != self.progress:
             write_json(self.path / PROGRESS, self.progress | values)
 
-    def _rollouts_file(self, step: int) -> Path:
+    def rollouts_file(self, step: int) -> Path:
+        """Where the responses of a step are."""
         return self.path / ROLLOUTS / f"step-{step:04d}.jsonl.zst"
 
 

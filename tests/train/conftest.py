@@ -1,18 +1,14 @@
-"""A model of a few thousand random weights whose words are boxed answers and filler."""
+"""A tiny model with problems and a recipe, in a folder."""
 
 import json
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `trained`, here and in forked processes
 
-BOXES = [rf"\boxed{{{digit}}}" for digit in range(3)]
-WORDS = ["<pad>", "<eos>", "<unk>", "<go>", "red", "green", "blue", "hmm", "wait", *BOXES]
+from tiny_model import make_model, make_tokenizer
 
 RECIPE = """
 name = "tiny"
@@ -49,37 +45,6 @@ workers = 1
 learning_rate = 1e-2
 kl = 0.01
 """
-
-
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    words = {word: i for i, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # pyright: ignore
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        unk_token="<unk>",
-        chat_template="{% for m in messages %}{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %} <go>{% endif %}",
-    )
-
-
-def make_model() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    config = LlamaConfig(  # not Qwen2: AutoTokenizer forces Qwen2's own tokenizer on that
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    return LlamaForCausalLM(config)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def test_a_sound_run_raises_no_alarm():
     assert alarm([], guarded=True) is None
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])
 def test_a_loss_that_is_no_number(name, value):
     assert f"{name} is {value}" in str(alarm([row(7, **{name: value})], guarded=True))
@@ -38,10 +38,16 @@ def test_a_policy_that_runs_away():
 def test_collapse_needs_both_and_some_steps():
     # 9 of 200 tokens is below 5 %, accuracy 0.1 is below a fifth of 0.8
     bare = [row(i, tokens=9.0, accuracy=0.1) for i in range(5)]
-    assert "collapsed to bare answers" in str(alarm(bare, guarded=False))
+    assert "collapsed to bare or empty answers" in str(alarm(bare, guarded=False))
     assert alarm(bare[:4], guarded=False) is None
     assert alarm([row(i, tokens=9.0) for i in range(5)], guarded=False) is None  # short and right
     assert alarm([row(i, accuracy=0.1) for i in range(5)], guarded=False) is None
+
+
+def test_empty_answers_are_a_collapse_however_short_the_reference_is():
+    # 1 token is half of the reference's 2, but it is the one that ends the response
+    empty = [row(i, tokens=1.0, reference_tokens=2.0, accuracy=0.0) for i in range(5)]
+    assert "collapsed" in str(alarm(empty, guarded=False))
 
 
 def test_far_below_the_floor_for_long():

@@ -1,7 +1,9 @@
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import make_inclined
 
 from crt.cli import main
 from crt.core.batch import Batch
@@ -71,4 +73,19 @@ def test_what_cannot_work_leaves_no_directory(tiny: Path, tmp_path, capsys, chan
     run = tmp_path / "run"
     assert main(["train", str(tiny / "recipe.toml"), "--out", str(run), "--set", change]) == 2
     assert sentence in capsys.readouterr().err
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(("answer", "what"), [("7", "nothing"), ("0", "everything")])
+def test_a_worthless_reference_leaves_no_directory(tiny, tmp_path, capsys, answer, what):
+    """The model says 0 and no other number."""
+    make_inclined(tmp_path / "model", zero=60.0, end=30.0)
+    rows = [{"id": f"q{i}", "question": "red", "answer": answer} for i in range(12)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = [f'data.train=["{tmp_path / "data.jsonl"}"]', f"model.name={tmp_path / 'model'}"]
+    more = ["preflight.max_truncated=1.0", "grading.truncated=grade"]
+    changes = [word for change in (*words, *more) for word in ("--set", change)]
+    run = tmp_path / "run"
+    assert main(["train", str(tiny / "recipe.toml"), "--out", str(run), *changes]) == 2
+    assert f"the reference solves {what} of a probe of 4 problems" in capsys.readouterr().err
     assert not run.exists()

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from tiny_model import BOXES, WORDS
 
 from crt.run import Run
 
@@ -122,6 +123,35 @@ def terminated(step: int) -> None:
     recorder.Recorder.on_graded = on_graded  # type: ignore[method-assign]
 
 
+def after_update(change: Callable[[torch.Tensor], None]) -> Callable[[int], None]:
+    """The weights of the words are changed once the update of the step is done."""
+
+    def arrange(step: int) -> None:
+        from crt.train import recorder
+
+        original = recorder.Recorder.on_step_end
+
+        def on_step_end(self: Any, args: Any, state: Any, control: Any, **named: Any) -> None:
+            if self.first + state.global_step == step:
+                change(named["model"].lm_head.weight.data)
+            original(self, args, state, control, **named)
+
+        recorder.Recorder.on_step_end = on_step_end  # type: ignore[method-assign]
+
+    return arrange
+
+
+def broken(weight: torch.Tensor) -> None:
+    """As an overflow would."""
+    weight[3, 5] = float("nan")
+
+
+def jumped(weight: torch.Tensor) -> None:
+    """What one word was likely to be said, another is now."""
+    one, other = WORDS.index(BOXES[0]), WORDS.index("hmm")
+    weight[[one, other]] = weight[[other, one]]
+
+
 def before_record(module_name: str, final: bool) -> Callable[[int], None]:
     """A checkpoint's files are there, its record is not written."""
 
@@ -156,6 +186,8 @@ def before_progress(step: int) -> None:
 MOMENTS: dict[str, Callable[[int], None]] = {
     "never": lambda step: None,
     "terminate": terminated,
+    "weights break after the update": after_update(broken),
+    "weights jump after the update": after_update(jumped),
     "before the row": before_method("on_log"),
     "before the checkpoint": before_method("on_save"),
     "in the middle of a checkpoint": before_record("crt.train.recorder", final=False),

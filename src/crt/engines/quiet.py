@@ -1,5 +1,6 @@
 """The libraries' own progress bars and notes, off: a run says what a user needs, once."""
 
+import logging
 import os
 import warnings
 
@@ -10,7 +11,8 @@ def quiet() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.filterwarnings("ignore", category=FutureWarning)
-    from transformers.utils import logging
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    from transformers.utils import logging as of_transformers
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    of_transformers.set_verbosity_error()
+    of_transformers.disable_progress_bar()

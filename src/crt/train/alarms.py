@@ -1,10 +1,11 @@
 """Learning that goes wrong, seen in the rows of the steps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 COLLAPSED_LENGTH = 0.05  # of the reference's tokens
+EMPTY = 1.5  # tokens: the one that ends a response and hardly any other
 COLLAPSED_ACCURACY = 0.2  # of the reference's accuracy
 COLLAPSE_STEPS = 5
 FAR_BELOW = 0.25  # accuracy points under the floor
@@ -24,8 +25,8 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
         return None
     last = rows[-1]
     for name in ("loss", "grad_norm"):
-        value = last.get(name)
-        if value is not None and not math.isfinite(value):
+        value = last.get(name, 0.0)
+        if value is None or not math.isfinite(value):
             return (
                 f"{name} is {value} at step {last['step']}. The learning rate is probably too "
                 "high, or the numbers overflow: lower optim.learning_rate, or use bfloat16."
@@ -39,7 +40,7 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
         return (
             f"responses have shrunk to {last['tokens']:.0f} tokens and accuracy to "
             f"{last['accuracy']:.0%} since step {rows[-COLLAPSE_STEPS]['step']}: the policy has "
-            "collapsed to bare answers. Use a method with a guard, a smaller learning rate, or "
+            "collapsed to bare or empty answers. Use a method with a guard, a smaller learning rate, or "
             'length_on = "no_credit_for_wrong".'
         )
     if guarded and _for_long(rows, FAR_BELOW_STEPS, _far_below):
@@ -51,6 +52,20 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
     return None
 
 
+def broken_weights(named: Iterable[tuple[str, Any]], step: int) -> str | None:
+    """The first weight that is no number, or None; a checkpoint of such weights is worth nothing.
+
+    `named` are tensors by name, as a model gives its parameters.
+    """
+    for name, weight in named:
+        if not bool(weight.isfinite().all()):
+            return (
+                f"{name} is not finite after step {step}. The learning rate is probably too high, "
+                "or the numbers overflow: lower optim.learning_rate, or use bfloat16."
+            )
+    return None
+
+
 def _for_long(rows: Sequence[Row], steps: int, is_so: Any) -> bool:
     recent = rows[-steps:]
     return len(recent) == steps and all("accuracy" in row and is_so(row) for row in recent)
@@ -58,7 +73,7 @@ def _for_long(rows: Sequence[Row], steps: int, is_so: Any) -> bool:
 
 def _collapsed(row: Row) -> bool:
     return (
-        row["tokens"] < COLLAPSED_LENGTH * row["reference_tokens"]
+        row["tokens"] < max(EMPTY, COLLAPSED_LENGTH * row["reference_tokens"])
         and row["accuracy"] < COLLAPSED_ACCURACY * row["reference_accuracy"]
     )
 

@@ -16,7 +16,7 @@ from crt.engines.ranks import Ranks
 from crt.errors import EngineError
 from crt.files import write_json
 from crt.run import RECORD, Run
-from crt.train.alarms import alarm
+from crt.train.alarms import alarm, broken_weights
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
 FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
@@ -57,18 +57,22 @@ class Recorder(TrainerCallback):
         self.pending["generated"] = sum(length for _, length, *_ in trainer._generated)
         if step.signal is not None:
             self.pending |= step.signal.row
-        self._limit_ungraded(step)
         if self.ranks.writes:
             self.run.add_rollouts(number, rollout_records(trainer))
+        self._limit_ungraded(step)
         self.sampled = time.monotonic()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """The update is done: the row is complete."""
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Any = None, model: Any = None, **_: Any
+    ) -> None:
+        """The update is done: the row is complete. What is broken is not saved."""
         if not self.pending or logs is None or "loss" not in logs:
             return
         now = time.monotonic()
         values = {name: logs[name] for name in LOGGED if name in logs}
         broken = alarm([*self.rows, self.pending | values], self.guarded)
+        if control.should_save and not broken:
+            broken = broken_weights(model.named_parameters(), self.pending["step"])
         row = self.pending | {name: finite(value) for name, value in values.items()}
         row["seconds"] = {
             "sample": round(self.sampled - self.clock, 3),
@@ -127,12 +131,13 @@ class Recorder(TrainerCallback):
     def _limit_ungraded(self, step: Step) -> None:
         counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
         share = len(step.left_out) / max(1, len(step.left_out) + counted)
-        limit = self.run.config.grading.ungraded_limit
+        limit, number = self.run.config.grading.ungraded_limit, self.pending["step"]
         if share > limit and len(step.left_out) > 1:
             raise EngineError(
-                f"training was stopped: {share:.0%} of the problems of step {self.pending['step']} "
+                f"training was stopped: {share:.0%} of the problems of step {number} "
                 f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
-                "Look at its rollouts, give the grader more time, or raise grading.ungraded_limit."
+                f"Look at the answers in the data and at {self.run.rollouts_file(number)}, give "
+                f"the grader more time, or raise grading.ungraded_limit. {self._last_good()}"
             )
 
     def _last_good(self) -> str:
@@ -155,6 +160,6 @@ def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
     ]
 
 
-def finite(value: float) -> float | None:
-    """JSON has no NaN: absent is not 0."""
-    return value if math.isfinite(value) else None
+def finite(value: float | None) -> float | None:
+    """JSON has no NaN, and TRL makes None of some: absent is not 0."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,57 @@
+"""A model of a few thousand weights whose words are boxed answers and filler."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+BOXES = [rf"\boxed{{{digit}}}" for digit in range(3)]
+WORDS = ["<pad>", "<eos>", "<unk>", "<go>", "red", "green", "blue", "hmm", "wait", *BOXES]
+NAMES = {"end": "<eos>", "zero": BOXES[0]}
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    words = {word: i for i, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # pyright: ignore
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        chat_template="{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %} <go>{% endif %}",
+    )
+
+
+def make_model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(  # not Qwen2: AutoTokenizer forces Qwen2's own tokenizer on that
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    return LlamaForCausalLM(config)
+
+
+def make_inclined(folder: Path, **logits: float) -> None:
+    """A model that says each word about as often as its logit asks, whatever it was told."""
+    torch.manual_seed(0)
+    config = LlamaConfig(**{**make_model().config.to_dict(), "tie_word_embeddings": False})
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        # One coordinate outweighs the others in every embedding, so after the last norm it is
+        # √16 = 4 at every position: a word's weight there is a quarter of its logit.
+        model.model.embed_tokens.weight[:, 0] += 8.0
+        for word, logit in logits.items():
+            model.lm_head.weight[WORDS.index(NAMES.get(word, word)), 0] = logit / 4
+    model.save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
