@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from trained import rows, same, train
+from trained import rows, same, train, weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
@@ -18,6 +18,7 @@ from crt.engines.local import CRTTrainer
 from crt.engines.rollouts import FastRollouts
 from crt.files import read_json
 from crt.recipes import load_recipe
+from crt.run import Run
 from crt.tasks.prompts import Prompt
 from crt.train.fit import Stage, prompts_of
 from crt.train.order import problem_order
@@ -96,6 +97,25 @@ def test_checkpoints_are_told_the_budget_and_the_base_is_not(tiny, l1_run, capsy
     assert told.pop("base")["budget"] is None
     assert {prompt["budget"] for prompt in told.values()} == {4}
     assert all(prompt["settings"]["budget"] == "l1-exact" for prompt in told.values())
+
+
+OFFLINE = """
+[method]
+type = "o1_pruner"
+"""
+
+
+def test_offline_the_samples_do_not_depend_on_what_was_learnt(tiny, tmp_path):
+    recipe = variant(tiny, "offline", OFFLINE)
+    text = recipe.read_text().replace("max_tokens = 10", 'max_tokens = 10\nsource = "reference"')
+    recipe.write_text(text.replace("steps = 8", "steps = 4"))
+    for name, rate in (("fast", "1e-2"), ("slow", "1e-4")):
+        words = ("--set", f"optim.learning_rate={rate}", "--set", "optim.estimator=whitened")
+        assert train(tiny, tmp_path / name, recipe=recipe.name, words=words).returncode == 0
+    fast, slow = Run.open(tmp_path / "fast"), Run.open(tmp_path / "slow")
+    assert all(fast.rollouts(step) == slow.rollouts(step) for step in (1, 2, 3, 4))
+    one, other = weights(fast.path, 4), weights(slow.path, 4)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
 class Watching(CRTTrainer):
