@@ -3,8 +3,8 @@
     python benchmarks/serving.py runs/demo --requests 192
 
 Starts `crt serve` on loopback twice, with a single place and with continuous batching, and sends
-the same questions with the same seeds to both. Beside the clock it reads the server's own CPU seconds,
-which other work on the machine does not change.
+the same questions with the same seeds to both. Beside the clock it reads the server's own CPU
+seconds, which other work on the machine does not change.
 """
 
 import argparse
