@@ -18,6 +18,7 @@ from crt.report.figures import (
     training,
     trajectories,
 )
+from crt.report.figures.training_rows import thinned
 from crt.report.page import drawings
 from crt.report.palette import CATEGORIES, SHAPES, turn
 from crt.report.sources import gather
@@ -124,6 +125,18 @@ def test_a_step_against_its_floor(make_run, tmp_path):
     assert training.stage_two(rows) == 5
     # 99, then 0.8 × 99 + 0.2 × 98
     assert rows[1]["smooth_tokens"] == pytest.approx(98.8)
+
+
+def test_many_steps_are_thinned_and_said():
+    rows = [{"step": i, "until": i + 1} for i in range(10)]
+    # every third of ten: 0, 3, 6, 9
+    assert thinned(rows, 4) == [
+        {"step": 0, "until": 3},
+        {"step": 3, "until": 6},
+        {"step": 6, "until": 9},
+        {"step": 9, "until": 10},
+    ]
+    assert thinned(rows, 10) == rows and thinned([], 10) == []
 
 
 def test_a_method_without_a_guard_has_no_floor(make_run, tmp_path):

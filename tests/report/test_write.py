@@ -71,10 +71,29 @@ def test_watching_follows_a_run_to_its_end(make_run, tmp_path):
             run.add_step({**run.steps[-1], "step": 3})
             write_json(run.path / "progress.json", {"finished": True})
 
-    found = watch(Order((run.path,), out), every=0.2, tell=go_on)
+    found = watch(Order((run.path,), out), every=0.2, tell=go_on, note=print)
     assert told == [2, 3] and found.runs[0].finished
     assert all('data-state="live"' in page for page in pages)
     assert 'data-state="still"' in out.read_text()  # the last one waits for nothing
+
+
+def test_watching_outlives_a_file_that_is_damaged_for_a_moment(make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=2)
+    notes: list[str] = []
+    record = run.checkpoint(2) / "record.json"
+    whole = record.read_text()
+
+    def damage(_) -> None:
+        if not notes:
+            record.write_text("{")
+
+    def repair(sentence: str) -> None:
+        notes.append(sentence)
+        record.write_text(whole)
+        write_json(run.path / "progress.json", {"finished": True})
+
+    found = watch(Order((run.path,), tmp_path / "x.html"), every=0.2, tell=damage, note=repair)
+    assert found.runs[0].finished and "record.json is damaged" in notes[0]
 
 
 def test_watching_that_is_interrupted_leaves_a_page_that_does_not_wait(make_run, tmp_path):
@@ -85,7 +104,7 @@ def test_watching_that_is_interrupted_leaves_a_page_that_does_not_wait(make_run,
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        watch(Order((run.path,), out), every=0.2, tell=stop)
+        watch(Order((run.path,), out), every=0.2, tell=stop, note=print)
     assert 'data-state="still"' in out.read_text()
 
 

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     order = order_of(args)
     if args.watch:
         say(f"{order.out} is written again as the run goes on; Ctrl-C ends this.")
-        material = watch(order, args.every, lambda found: say(_standing(found)))
+        material = watch(order, args.every, lambda found: say(_standing(found)), say)
     else:
         material = write(order)
     for note in material.notes:

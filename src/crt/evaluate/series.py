@@ -65,15 +65,21 @@ def evaluate_run(
     folder = run / "evaluations" / label
     done: list[tuple[Point, Evaluation]] = []
     plain = replace(plan.prompt, budget="none", budget_tokens=None)
-    for point in points(opened):
+    every = points(opened)
+    for point in every:
         each = replace(plan, model=_model(point, opened.config, plan))
         if point.name == BASE:  # as it was before it learned to keep to a budget
             each = replace(each, prompt=plain, budget=None)
-        told = tell(point.name)
+        told = _of_all(tell(point.name), len(every))
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
         done.append((point, found))
         write_json(folder / SERIES, series(done, tolerance))
     return folder, [evaluation for _, evaluation in done]
+
+
+def _of_all(tell: Tell | None, count: int) -> Tell | None:
+    """Says how many responses there are over all points, not how many this one has."""
+    return tell and (lambda total, done, tokens: tell(count * total, done, tokens))
 
 
 def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[str, Any]:

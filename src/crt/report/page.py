@@ -108,7 +108,7 @@ def page(
         "refresh": refresh,
         "figures": {
             drawing.key: [
-                {"label": label, "caption": caption, "spec": module.spec(rows)}
+                {"label": label, "caption": caption, "spec": rounded(module.spec(rows))}
                 for label, module, rows, caption in drawing.choices
             ]
             for drawing in figures
@@ -168,6 +168,15 @@ def _texts(lineup: LineUp, budget: int) -> Texts:
     asked = questions_of(lineup)
     rows = [*case_study.rows(lineup, asked), *failure_modes.rows(lineup, asked)]
     return texts(lineup, list(dict.fromkeys(row["question"] for row in rows)), budget)
+
+
+def rounded(value: Any) -> Any:
+    """The same with six digits to a number: nobody sees more, and pages stay small."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _title(material: Material) -> str:

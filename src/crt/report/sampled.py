@@ -51,11 +51,19 @@ def _seen(run: RunView, steps: list[int]) -> Seen:
     found: Seen = {}
     opened = Run(run.path, run.config)
     for step in steps:
-        for row in opened.rollouts(step):
+        for row in _rollouts(opened, step):
             by_step = found.setdefault(str(row["problem_id"]), {})
             responses = by_step.setdefault(step, [])
             responses.append(_record(row, len(responses)))
     return found
+
+
+def _rollouts(run: Run, step: int) -> list[Row]:
+    """None of a step whose file went or is damaged: a run that is resumed takes steps back."""
+    try:
+        return run.rollouts(step)
+    except CrtError:
+        return []
 
 
 def _record(row: Row, number: int) -> Record:

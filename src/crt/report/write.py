@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from crt.errors import ConfigError, DataError
+from crt.errors import ConfigError, CrtError, DataError
 from crt.files import write_text, written_whole
 from crt.report.figures import style
 from crt.report.page import BUDGET, Drawing, drawings, page
@@ -56,22 +56,31 @@ def save_figures(found: Sequence[Drawing], folder: Path, formats: Sequence[str])
     return paths
 
 
-def watch(order: Order, every: float, tell: Callable[[Material], None]) -> Material:
+def watch(
+    order: Order,
+    every: float,
+    tell: Callable[[Material], None],
+    note: Callable[[str], None],
+) -> Material:
     """Writes again whenever something new is there, until every run has ended."""
-    seen: object = None
+    refresh = max(1, round(every))
+    seen = fingerprint(order.places)
+    material = write(order, refresh)
     try:
-        while True:
-            state = fingerprint(order.places)
-            if state != seen:
-                material = write(order, refresh=max(1, round(every)))
-                seen = state
-                tell(material)
-                if not any(unfinished(material)):
-                    break
+        tell(material)
+        while any(unfinished(material)):
             time.sleep(every)
-    finally:
-        if seen is not None:  # nobody will write it again: the page must not wait for it
-            material = write(order)
+            state = fingerprint(order.places)
+            if state == seen:
+                continue
+            seen = state
+            try:
+                material = write(order, refresh)
+                tell(material)
+            except CrtError as error:  # a file that is just being replaced is whole next time
+                note(str(error))
+    finally:  # nobody will write it again: the page must not wait for it
+        material = write(order)
     return material
 
 

@@ -4,7 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, ParamSpec
 
-from crt.report.palette import LIGHT, MARKERS, colour_of, turn
+from crt.report.palette import LIGHT as LIGHT
+from crt.report.palette import MARKERS, colour_of, turn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crt.report.figures import style
-from crt.report.figures.training_rows import GOALS, rows, stage_two
+from crt.report.figures.training_rows import GOALS, rows, stage_two, thinned
 from crt.report.figures.vega import Spec, tooltip, x_axis, y_axis, zoom
 from crt.report.palette import LIGHT
 from crt.report.sources import Row
@@ -14,21 +14,29 @@ if TYPE_CHECKING:
 
 __all__ = ["TITLE", "caption", "drawn", "rows", "spec", "stage_two"]
 TITLE = "Training, step by step"
+MOST = 600  # steps on the page; the lines are smoothed over all of them
 
 
 def caption(found: Sequence[Row]) -> str:
     """How to read it."""
     goals = [row["goal"] for row in found]
     told = ", ".join(f"{goals.count(g)} for {g}" for g in GOALS if g in goals)
+    has_floor = any(row["floor"] is not None for row in found)
     floor = " The dotted line is the floor below which Stage I restores accuracy."
     return (
         f"{len(found)} steps: {told}. Dots are steps with ± one standard error of the paired gap, "
-        f"lines are smoothed.{floor if any(r['floor'] is not None for r in found) else ''}"
+        f"lines are smoothed.{_left_out(found)}{floor if has_floor else ''}"
     )
+
+
+def _left_out(found: Sequence[Row]) -> str:
+    every = -(-len(found) // MOST)
+    return f" One step in {every} is shown." if every > 1 else ""
 
 
 def spec(found: Sequence[Row]) -> Spec:
     """Panels above each other on one axis of steps."""
+    found = thinned(found, MOST)
     steps = [row["step"] for row in found]
     domain = [min(steps) - 1, max(steps) + 1]
     used = [goal for goal in GOALS if goal in {row["goal"] for row in found}]
@@ -65,15 +73,13 @@ _TOLD = {
 
 def _ribbon(domain: list[int], goals: list[str]) -> Spec:
     legend = {"orient": "top", "title": None, "symbolType": "square", "values": goals}
-    end = {"calculate": "datum.step + 1", "as": "next"}
     return {
         "width": "1/1",
         "height": 22,
-        "transform": [end],
         "mark": {"type": "rect", "clip": True},
         "encoding": {
             "x": {**_x(domain), "field": "step"},
-            "x2": {"field": "next"},
+            "x2": {"field": "until"},
             "color": {**_goal(), "legend": legend},
             "tooltip": tooltip(_TOLD),
         },
@@ -197,7 +203,7 @@ def drawn(found: Sequence[Row]) -> "Figure":
 
 def _draw_ribbon(axis: Any, found: Sequence[Row]) -> None:
     for goal, colour in GOALS.items():
-        part = [(row["step"], 1) for row in found if row["goal"] == goal]
+        part = [(row["step"], row["until"] - row["step"]) for row in found if row["goal"] == goal]
         if part:
             axis.broken_barh(part, (0, 1), color=LIGHT[colour], label=goal, linewidth=0)
     axis.set_yticks([])

@@ -28,6 +28,7 @@ def _rows(steps: Sequence[Row], guarded: bool) -> Iterator[Row]:
         }
         yield {
             "step": step["step"],
+            "until": step["step"] + 1,
             "stage": f"Stage {'I' * int(step.get('stage', 1))}",
             "goal": step["goal"],
             "rectified": 100 * (step.get("rectified") or 0.0),
@@ -44,6 +45,14 @@ def _rows(steps: Sequence[Row], guarded: bool) -> Iterator[Row]:
 
 def _mix(old: float, new: float) -> float:
     return SMOOTHING * old + (1 - SMOOTHING) * new
+
+
+def thinned(found: Sequence[Row], most: int) -> list[Row]:
+    """At most so many rows, evenly spaced; each reaches to the next."""
+    every = max(1, -(-len(found) // most))
+    kept = list(found[::every])
+    ends = [row["step"] for row in kept[1:]] + [row["until"] for row in found[-1:]]
+    return [{**row, "until": end} for row, end in zip(kept, ends, strict=True)]
 
 
 def stage_two(found: Sequence[Row]) -> int | None:

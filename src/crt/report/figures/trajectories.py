@@ -71,13 +71,13 @@ def _with_bounds(name: str, figures: Mapping[str, Any]) -> Row:
 def _validation(run: RunView) -> Iterator[Row]:
     """From the records beside the checkpoints; step 0 is the reference on the same problems."""
     known = {step: row for step, row in run.records.items() if row.get("tokens") is not None}
-    if not known:
-        return
-    first = next(iter(known.values()))
-    start = {"accuracy": first["reference_accuracy"], "tokens": first["reference_tokens"]}
-    for step, row in {0: start, **known}.items():
+    first = next(iter(known.values()), {})
+    if first.get("reference_tokens") is not None:
+        start = {"accuracy": first["reference_accuracy"], "tokens": first["reference_tokens"]}
+        known = {0: start, **known}
+    for step, row in known.items():
         acc, length = 100 * row["accuracy"], row["tokens"]
-        error = 196 * row.get("standard_error", 0.0)
+        error = 196 * (row.get("standard_error") or 0.0)
         yield {
             "group": VALIDATION,
             "curve": run.name,
@@ -108,14 +108,15 @@ def _merged(group: Sequence[Row]) -> Row:
 def caption(found: Sequence[Row]) -> str:
     """What the band is."""
     seeds = max(row["seeds"] for row in found)
+    start = "The dashed line is the accuracy before training."
+    if seeds > 1:
+        return f"Mean over up to {seeds} seeds; the band is their range. {start}"
     if any(row["group"] == VALIDATION for row in found):
         return (
             "The checkpoints on the validation problems of the run; step 0 is the frozen "
-            "reference. The band is ±1.96 standard errors of the gap to the reference."
+            f"reference. The band is ±1.96 standard errors of the gap to the reference. {start}"
         )
-    if seeds > 1:
-        return f"Mean over up to {seeds} seeds; the band is their range."
-    return "The band is the 95 % interval, bootstrapped over problems."
+    return f"The band is the 95 % interval, bootstrapped over problems. {start}"
 
 
 def spec(found: Sequence[Row]) -> Spec:
@@ -152,6 +153,7 @@ def _view(part: list[Row], name: str, group: str, curves: list[str], key: str) -
                     "y2": {"field": f"{name}_high"},
                 },
             },
+            *([_start(part, y)] if name == "acc" else []),
             {"mark": {"type": "line", "strokeWidth": 2, "clip": True}, "encoding": {"y": y}},
             {
                 "params": zoom(key),
@@ -164,6 +166,14 @@ def _view(part: list[Row], name: str, group: str, curves: list[str], key: str) -
             },
         ],
     }
+
+
+def _start(part: list[Row], y: Spec) -> Spec:
+    """Where accuracy began: what is to be kept."""
+    values = [row for row in part if row["step"] == 0][:1]
+    rule = {"type": "rule", "color": "@muted", "strokeDash": [4, 4], "clip": True}
+    across = {"x": {"value": 0}, "x2": {"value": "width"}, "color": {"value": "@muted"}}
+    return {"data": {"values": values}, "mark": rule, "encoding": {"y": y, **across}}
 
 
 @style.in_print
@@ -179,6 +189,9 @@ def drawn(found: Sequence[Row]) -> "Figure":
                 steps, low, high = ([r[k] for r in part] for k in _columns(name))
                 axis.plot(steps, [r[name] for r in part], color=colour, marker=marker, label=curve)
                 axis.fill_between(steps, low, high, color=colour, alpha=0.16, linewidth=0)
+            start = [r["acc"] for r in found if r["group"] == group and r["step"] == 0][:1]
+            if name == "acc" and start:
+                axis.axhline(start[0], color=style.LIGHT["muted"], linestyle="--", linewidth=0.8)
             axis.set_title(f"{PANELS[name]} · {group}")
             axis.set_ylim(bottom=0 if name == "len" else None)
     for axis in axes[-1]:
