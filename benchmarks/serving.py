@@ -1,6 +1,6 @@
 """Requests and tokens a second with 1, 8 and 64 clients, against one request at a time.
 
-    python benchmarks/serving.py runs/demo --requests 192
+    python benchmarks/serving.py runs/demo --rounds 4
 
 Starts `crt serve` on loopback twice, with a single place and with continuous batching, and sends
 the same questions with the same seeds to both. Beside the clock it reads the server's own CPU
@@ -136,19 +136,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("family", type=Path, help="a run with family.json, or the file")
     parser.add_argument("--level", default="full")
-    parser.add_argument("--requests", type=int, default=192)
+    parser.add_argument("--rounds", type=int, default=4, help="requests a client, about")
     parser.add_argument("--places", type=int, default=64)
     args = parser.parse_args()
     file = args.family / "family.json" if args.family.is_dir() else args.family
     family = json.loads(file.read_text())
     asked = [example["question"] for example in family["examples"]]
-    questions = list(islice(cycle(asked), args.requests))
+    questions = list(islice(cycle(asked), args.rounds * args.places + 8))
     rows: list[Measured] = []
-    for places, numbers in ((1, CLIENTS[-1:]), (args.places, CLIENTS)):
+    for places, numbers in ((1, (8,)), (args.places, CLIENTS)):
         with server(args.family, places) as (url, process):
             name = f"{family['name']}:{args.level}"
             for clients in numbers:
-                some = questions[: args.requests if places > 1 and clients > 1 else clients + 15]
+                some = questions[: args.rounds * (clients if places > 1 else 4) + 8]
                 rows.append(measure(url, process, name, some, places, clients))
                 print(rows[-1], file=sys.stderr)
     print(HEAD)
