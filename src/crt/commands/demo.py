@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
 SUMMARY = "summary.json"
-COURSE = ("pocket/test:40",)  # every checkpoint answers these few, for the report
+COURSE = ("pocket/test:100",)  # every checkpoint answers these, for the report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
 
 
 def evaluate_course(run: "Run") -> None:
-    """Every checkpoint on a few problems, so that one can see how the answers became shorter."""
+    """Every checkpoint on some problems, so that one can see how the answers became shorter."""
     from crt.evaluate.evaluation import Plan
     from crt.evaluate.progress import progress
     from crt.evaluate.series import evaluate_run

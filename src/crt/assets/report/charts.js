@@ -48,10 +48,11 @@ function dressed(spec, width, tall) {
   };
   const found = visit(spec);
   if (!joined && typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
-  return { ...found, config: look(palette), background: "transparent" };
+  return { ...found, config: look(palette, Boolean(spec.concat)), background: "transparent" };
 }
 
-function look(palette) {
+// Panels side by side have titles: a label above one of them would move its title.
+function look(palette, flush) {
   const font = getComputedStyle(document.body).fontFamily;
   const text = { labelFont: font, titleFont: font, labelColor: palette.muted, titleColor: palette.muted };
   return {
@@ -61,7 +62,7 @@ function look(palette) {
       ...text, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8,
       gridColor: palette.grid, domainColor: palette.grey, tickColor: palette.grey, tickCount: 6,
     },
-    axisY: { labelFlush: true }, // a label above the panel would move its title
+    axisY: { labelFlush: flush },
     legend: { ...text, labelColor: palette.ink, labelFontSize: 13, symbolSize: 90, labelLimit: 240 },
     title: { font, color: palette.ink, fontSize: 14, anchor: "start", offset: 10 },
     concat: { spacing: 30 },
