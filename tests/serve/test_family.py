@@ -11,8 +11,9 @@ from crt.cli import main
 from crt.errors import ConfigError, DataError
 from crt.recipes import config_of
 from crt.run import Run
-from crt.serve.build import evaluated, family_of, series
+from crt.serve.build import evaluated, family_of
 from crt.serve.family import Family, family_file, model_of, read_family
+from crt.serve.points import series
 
 from .conftest import certificate, level, make_endless, plain_family
 
