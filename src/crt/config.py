@@ -129,7 +129,7 @@ class ValidationConfig(Part):
     """Per problem and checkpoint; many problems tell more than many rollouts."""
     final_rollouts: Annotated[int, Field(ge=0)] = 16
     """The checkpoint in question is measured again with so many before it is chosen; 0: is not."""
-    finalists: Count = 4
+    finalists: Count = 6
     """At most so many are."""
 
 

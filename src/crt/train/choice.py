@@ -36,7 +36,8 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
     folder = run.checkpoint(step)
     model = workshop.load(str(folder))
     policy = workshop.policy(model, sampler=workshop.frozen(model))
-    rollouts = workshop.measured(policy, run.config.validation.final_rollouts, FINAL_DRAW)
+    copies = run.config.validation.final_rollouts
+    rollouts = workshop.measured(policy, copies, step, FINAL_DRAW)
     workshop.release()
     batch, left_out = batch_of(rollouts, run.config.grading.truncated)
     if workshop.ranks.writes:

@@ -77,9 +77,9 @@ def fit(
     workshop.sample_ahead(reference, asked)
     policy, adapter = workshop.load_to_train(stage.start)
 
-    def measure() -> dict[str, Any]:
+    def measure(step: int) -> dict[str, Any]:
         theirs = TrainersVllm(trainer, policy.files.ends) if trainer.use_vllm else None
-        return measured(workshop, workshop.policy(policy, sampler=theirs), floor)
+        return measured(workshop, workshop.policy(policy, sampler=theirs), step, floor)
 
     recorder = Recorder(run, stage.number, stage.first, measure, stage.over, stage.guarded, show)
     trainer = make_trainer(
@@ -189,9 +189,9 @@ class Correctness:
         ]
 
 
-def measured(workshop: Workshop, policy: Policy, floor: Floor) -> dict[str, Any]:
+def measured(workshop: Workshop, policy: Policy, step: int, floor: Floor) -> dict[str, Any]:
     """Accuracy and length of the policy on the validation problems, and how it stands."""
-    rollouts = workshop.measured(policy)
+    rollouts = workshop.measured(policy, workshop.config.validation.rollouts, step)
     return figures(*batch_of(rollouts, workshop.config.grading.truncated), floor)
 
 

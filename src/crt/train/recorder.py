@@ -37,7 +37,7 @@ class Recorder(TrainerCallback):
         run: Run,
         stage: int,
         first: int,
-        measure: Callable[[], dict[str, Any]],
+        measure: Callable[[int], dict[str, Any]],
         stop: Callable[[list[dict[str, Any]]], bool],
         guarded: bool,
         show: Callable[[dict[str, Any]], None],
@@ -114,7 +114,7 @@ class Recorder(TrainerCallback):
 
     def _checkpoint(self, saved: Path, step: int) -> None:
         """The weights under the run's own name, with a record; whole or absent."""
-        found = self.measure()  # by all processes together
+        found = self.measure(step)  # by all processes together
         if not self.ranks.writes:
             return
         target = self.run.checkpoint(step)

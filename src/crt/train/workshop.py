@@ -150,14 +150,15 @@ class Workshop:
             "grader": GRADER_VERSION,
         } | ({"engine": "vllm"} if vllm else {})
 
-    def measured(self, policy: Policy, copies: int | None = None, draw: int = 1) -> list[Rollout]:
-        """Rollouts of a policy on the validation problems; the same `draw` has the same seed.
+    def measured(self, policy: Policy, copies: int, step: int, draw: int = 1) -> list[Rollout]:
+        """Rollouts of a policy on the validation problems.
 
-        Every process draws for its share of the problems, and all get the whole.
+        Every step and every `draw` has its own stream of random numbers: neighbouring policies say
+        much the same on the same stream, and would all be lucky or unlucky together. Every
+        process draws for its share of the problems, and all get the whole.
         """
-        copies = copies or self.config.validation.rollouts
         mine = self.problems[1][self.ranks.rank :: self.ranks.count]
-        return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw))
+        return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw, step))
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems."""
