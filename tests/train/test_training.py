@@ -11,7 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
 from crt.commands.train import recommendation
+from crt.errors import GradingError
 from crt.run import Run
+from crt.train.choice import FINAL_DRAW, recommended
 from crt.train.workshop import Workshop
 
 
@@ -61,10 +63,33 @@ def test_checkpoints_load_as_they_are(whole):
 
 def test_the_recommended_checkpoint_is_the_shortest_feasible(whole):
     run = Run.open(whole)
-    feasible = {s: r for s, r in run.checkpoints.items() if r["feasible"]}
+    final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
+    feasible = {step: record for step, record in final.items() if record["feasible"]}
+    assert run.progress["feasible"] == bool(feasible)
     if feasible:
         best = min(feasible, key=lambda step: feasible[step]["tokens"])
         assert run.progress["recommended"] == best
+
+
+def test_the_recommended_checkpoint_was_measured_again_with_another_draw(whole, tmp_path):
+    run = Run.open(whole)
+    step = run.progress["recommended"]
+    record = run.checkpoints[step]
+    assert record["final"] and record["rollouts"] == 3 and record["first"]["rollouts"] == 2
+    assert sum("final" in each for each in run.checkpoints.values()) <= 2 * 2  # twice, 2 at most
+    workshop = Workshop(run.config, tmp_path / "references")
+    policy = workshop.policy(workshop.load(str(run.checkpoint(step))))
+    rollouts = workshop.measured(policy, 3, step, FINAL_DRAW)
+    workshop.close()
+    assert sum(r.length for r in rollouts) / len(rollouts) == record["tokens"]
+
+
+def test_only_what_could_be_graded_can_be_chosen():
+    graded = {"accuracy": 0.5, "tokens": 9.0, "margin": 0.0, "standard_error": 0.01}
+    lost = dict.fromkeys(("accuracy", "tokens", "margin"))
+    assert recommended({2: lost, 4: graded}).step == 4
+    with pytest.raises(GradingError, match="none of 1 checkpoints could be graded"):
+        recommended({2: lost})
 
 
 def test_config_says_everything(whole, tiny):
@@ -89,7 +114,7 @@ def test_an_adapter_is_trained_through_both_stages(tiny, tmp_path):
     assert not (folder / "model.safetensors").exists()
     # the record was measured on the policy that the folder gives when it is loaded
     workshop = Workshop(run.config, tmp_path / "references")
-    rollouts = workshop.measured(workshop.policy(workshop.load(str(folder))))
+    rollouts = workshop.measured(workshop.policy(workshop.load(str(folder))), 2, 8)
     workshop.close()
     record = run.checkpoints[8]
     assert sum(r.length for r in rollouts) / len(rollouts) == record.get("first", record)["tokens"]

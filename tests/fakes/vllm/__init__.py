@@ -1,6 +1,6 @@
 """The part of vLLM's public interface that crt calls, without a model behind it.
 
-Names, fields and refusals are those of vLLM 0.10 to 0.28 (`LLM.generate`, `SamplingParams`,
+Names, fields and refusals are those that vLLM documents (`LLM.generate`, `SamplingParams`,
 `RequestOutput`, `CompletionOutput`, `Logprob`); what it "says" depends on the seed alone.
 """
 
