@@ -68,13 +68,14 @@ function drawDial() {
 function drawLanes() {
   const legend = make("div", { class: "legend quiet" },
     make("span", {}, make("i"), "thinking"), make("span", {}, make("i", { class: "say" }), "answer"),
-    make("span", { text: "tokens for this question" }));
+    make("span", {}, make("u"), "usual length"));
   $("race").replaceChildren(...state.family.levels.map((level, i) =>
     make("div", { class: "lane", id: `lane-${i}` },
       make("span", { class: "name", text: level.name }),
-      make("span", { class: "track", "aria-hidden": true }, make("i"), make("i", { class: "say" })),
+      make("span", { class: "track", "aria-hidden": true }, make("i"), make("i", { class: "say" }), make("u")),
       make("span", { class: "count", text: "" }),
       make("span", { class: "verdict" }))), legend);
+  bars();
 }
 
 function badge(level) {
@@ -238,6 +239,9 @@ function count(one, usage) {
 function bars() {
   const usual = Math.max(...state.family.levels.map((level) => level.len.value));
   const widest = Math.max(usual * 1.15, ...state.runs.map((one) => one.tokens));
+  state.family.levels.forEach((level, i) => {
+    $(`lane-${i}`).querySelector("u").style.left = `${(100 * level.len.value) / widest}%`;
+  });
   state.runs.forEach((one, i) => {
     const [think, speak] = $(`lane-${i}`).querySelectorAll(".track i");
     think.style.width = `${(100 * one.thought) / widest}%`;
