@@ -20,8 +20,8 @@ from crt.report.figures import (
 )
 from crt.report.figures.training_rows import thinned
 from crt.report.page import drawings
-from crt.report.palette import CATEGORIES, SHAPES, turn
-from crt.report.sources import gather
+from crt.report.palette import looks
+from crt.report.sources import Material, gather
 
 
 def test_the_front_holds_who_nobody_beats():
@@ -45,6 +45,14 @@ def test_levels_need_a_base():
     row = {"len": 50.0, "acc": 90.0, "acc_low": None, "acc_high": None, "is_base": False}
     assert plane.levels([row]) == []
     assert {r["level"] for r in plane.levels([{**row, "is_base": True}])} >= {"+0.50", "−0.50"}
+
+
+def test_seeds_that_agree_are_drawn():
+    # the mean of three equal accuracies may be above their maximum by a rounding error
+    rows = [{"method": "m", "seed": s, "acc": 95.1, "len": 9.0, "base_acc": 0.1} for s in (1, 2, 3)]
+    found = plane.rows(Material((), methods=tuple({**row, "base_len": 20.0} for row in rows)))
+    assert [row["name"] for row in found] == ["base", "m"]
+    assert plane.drawn(found).axes[0].get_ylim()[0] == 0  # the base's 0.1 %, with air
 
 
 def test_seeds_become_a_mean_and_a_range():
@@ -150,8 +158,21 @@ def test_redundancy_tells_kinds_apart(run_with_series):
 
 
 def test_names_beyond_the_palette_still_differ():
-    looks = {(i % len(CATEGORIES), turn(i)) for i in range(len(CATEGORIES) * len(SHAPES))}
-    assert len(looks) == 36
+    assert len(set(looks(f"m{i:02d}" for i in range(36)).values())) == 36
+
+
+def test_a_name_looks_the_same_with_and_without_the_base():
+    assert looks(["grpo", "crt", "base"])["grpo"] == looks(["crt", "grpo"])["grpo"]
+    assert list(looks(["grpo", "crt_1s", "base", "crt"])) == ["base", "crt", "crt_1s", "grpo"]
+
+
+def test_names_that_would_cover_each_other_are_left_to_hovering():
+    point = {"is_base": False, "order": 0}
+    rows = [{**point, "name": n, "curve": n, "len": x, "acc": 90.0} for n, x in NEAR]
+    assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
+
+
+NEAR = (("a", 100.0), ("b", 103.0), ("c", 50.0))
 
 
 def test_the_same_rows_give_the_same_file(run_with_series):

@@ -1,5 +1,8 @@
 """One palette for page and print: Okabe and Ito's, told apart with any kind of colour vision."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 LIGHT = {
     "blue": "#0072B2",
     "vermillion": "#D55E00",
@@ -31,13 +34,23 @@ MARKERS = ("o", "s", "^", "D", "v", "P")  # the same shapes in print
 LENGTHS = "cividis"  # dark is short, bright is long; even in grey
 
 
-def turn(place: int) -> int:
-    """Which shape goes with a place: another one each time that the colours begin anew."""
-    return (place + place // len(CATEGORIES)) % len(SHAPES)
+class Look(NamedTuple):
+    """How a name is drawn everywhere: a colour of the palette and a place among the shapes."""
+
+    colour: str
+    shape: int
 
 
-def colour_of(names: list[str]) -> dict[str, str]:
-    """Name → colour's name; the base is ink, the others take the categories in turn."""
-    others = [name for name in names if name != "base"]
-    found = {name: CATEGORIES[i % len(CATEGORIES)] for i, name in enumerate(others)}
-    return {name: found.get(name, "ink") for name in names}
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Name → look, the base first in ink, then CRT's, then the others by name.
+
+    The same names look the same in every figure; each time that the colours begin anew, the
+    shapes are shifted by one, so that nothing depends on colour alone.
+    """
+    every = set(names)
+    others = sorted(every - {"base"}, key=lambda name: (not name.startswith("crt"), name))
+    found = {
+        name: Look(CATEGORIES[i % len(CATEGORIES)], (i + i // len(CATEGORIES)) % len(SHAPES))
+        for i, name in enumerate(others)
+    }
+    return {"base": Look("ink", 0), **found} if "base" in every else found

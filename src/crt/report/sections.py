@@ -8,7 +8,7 @@ from crt.report.sources import Material, Point, Row, RunView
 from crt.words import as_toml
 
 MINUS = "−"
-MOST_ROWS = 12
+MOST_ROWS = 24
 CERTIFICATE = "accuracy − the base's: its one-sided 95 % lower bound, paired over problems"
 COLUMNS = (  # title, key, digits, signed, interval, explanation
     ("Acc %", "acc", 1, False, True, "share of responses that are right"),

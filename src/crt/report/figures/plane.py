@@ -1,7 +1,7 @@
 """The accuracy–length plane: who is ahead, with lines of equal AES and the Pareto front."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,10 +55,15 @@ def level_line(
 def window(found: Sequence[Row]) -> tuple[list[float], list[float]]:
     """The part of the plane to show: every point, the origin of length, some air."""
     lengths = [row["len"] for row in found]
-    low = [row["acc_low"] if row["acc_low"] is not None else row["acc"] for row in found]
-    high = [row["acc_high"] if row["acc_high"] is not None else row["acc"] for row in found]
+    low, high = zip(*_spans(found), strict=True)
     air = max(1.0, 0.15 * (max(high) - min(low)))
     return [0.0, 1.15 * max(lengths)], [max(0.0, min(low) - air), min(101.0, max(high) + air)]
+
+
+def _spans(found: Sequence[Row]) -> list[tuple[float, float]]:
+    """Each accuracy's interval, or the accuracy twice where there is none."""
+    names = ("acc_low", "acc_high")
+    return [tuple(row["acc"] if row[n] is None else row[n] for n in names) for row in found]
 
 
 def levels(found: Sequence[Row], score: str = SCORE) -> list[Row]:
@@ -182,12 +187,26 @@ def _side(row: Row, found: Sequence[Row]) -> str:
 
 def named(found: Sequence[Row]) -> list[Row]:
     """The points whose names are written: all if they are few, else each curve's ends."""
-    if len(found) <= 8:
-        return list(found)
-    last: dict[str, Row] = {}
-    for row in found:
-        last[row["curve"]] = row
-    return [row for row in found if row["is_base"] or row in last.values()]
+    last = {row["curve"]: row for row in found}
+    few = len(found) <= 8
+    wanted = [row for row in found if few or row["is_base"] or row is last[row["curve"]]]
+    return [row for i, row in enumerate(wanted) if not _crowded(row, wanted[:i], found)]
+
+
+def _crowded(row: Row, others: Sequence[Row], found: Sequence[Row]) -> bool:
+    """Whether another name is already written there; hovering tells it then."""
+    heights = [_height(each) for each in found]
+    wide, high = max(each["len"] for each in found), max(1e-9, max(heights) - min(heights))
+    return any(
+        abs(row["len"] - each["len"]) < 0.08 * wide
+        and abs(_height(row) - _height(each)) < 0.06 * high
+        for each in others
+    )
+
+
+def _height(row: Row) -> float:
+    """What goes up the side: accuracy here, R_zip in another figure."""
+    return row["acc"] if "acc" in row else row["value"]
 
 
 @style.in_print
@@ -214,21 +233,21 @@ def drawn(found: Sequence[Row]) -> "Figure":
 _NOTE = {"textcoords": "offset points", "fontsize": 6.5}
 
 
-def _draw_points(axis: object, found: Sequence[Row]) -> None:
+def _draw_points(axis: Any, found: Sequence[Row]) -> None:
     curves = list(dict.fromkeys(row["curve"] for row in found))
     for curve, (colour, marker) in style.ink_of(curves).items():
         part = [row for row in found if row["curve"] == curve]
         xs, ys = [row["len"] for row in part], [row["acc"] for row in part]
-        below = [row["acc"] - (row["acc_low"] or row["acc"]) for row in part]
-        above = [(row["acc_high"] or row["acc"]) - row["acc"] for row in part]
+        low, high = np.array(_spans(part)).T
+        below, above = np.maximum(ys - low, 0), np.maximum(high - ys, 0)  # a mean may be off by ε
         joined = "-" if "seeds" not in found[0] else ""
-        axis.errorbar(  # type: ignore[attr-defined]
-            xs, ys, (below, above), fmt=marker, linestyle=joined, color=colour, elinewidth=0.7,
-            linewidth=0.9, zorder=3,
+        axis.errorbar(
+            xs, ys, np.array([below, above]), fmt=marker, linestyle=joined, color=colour,
+            elinewidth=0.7, linewidth=0.9, zorder=3,
         )  # fmt: skip
     for row in named(found):
         side = _side(row, found)
-        axis.annotate(  # type: ignore[attr-defined]
+        axis.annotate(
             row["name"],
             (row["len"], row["acc"]),
             (5 if side == "left" else -5, 4),

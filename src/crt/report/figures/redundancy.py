@@ -61,7 +61,7 @@ def spec(found: Sequence[Row]) -> Spec:
         "height": 300,
         "data": {"values": list(found)},
         "encoding": {
-            "x": x_axis("len", "tokens a response", scale={"nice": False, "padding": 36}),
+            "x": x_axis("len", "tokens a response", scale={"nice": False, "padding": 48}),
             "y": y_axis("value", "R_zip"),
             "color": color,
         },

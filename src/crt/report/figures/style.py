@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, ParamSpec
 
 from crt.report.palette import LIGHT as LIGHT
-from crt.report.palette import MARKERS, colour_of, turn
+from crt.report.palette import MARKERS, looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,8 +76,7 @@ def axes(rows: int, columns: int, width: float, height: float, **more: Any) -> t
 
 def ink_of(names: list[str]) -> dict[str, tuple[str, str]]:
     """Name → colour and marker, as on the page."""
-    colours = colour_of(names)
-    return {n: (LIGHT[colours[n]], MARKERS[turn(i)]) for i, n in enumerate(names)}
+    return {name: (LIGHT[look.colour], MARKERS[look.shape]) for name, look in looks(names).items()}
 
 
 def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:

@@ -6,7 +6,7 @@ A width is a share of the figure's place ("1/2"), a colour is a name of the pale
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crt.report.palette import SHAPES, colour_of, turn
+from crt.report.palette import SHAPES, looks
 
 Spec = dict[str, Any]
 ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
@@ -31,18 +31,21 @@ def y_axis(field: str, title: str, **more: Any) -> Spec:
 
 
 def coloured(field: str, names: Sequence[str], legend: bool = True) -> Spec:
-    """The palette's colours, in the order of the names."""
-    scale = {"domain": list(names), "range": [f"@{c}" for c in colour_of(list(names)).values()]}
+    """The palette's colours."""
+    found = looks(names)
+    scale = {"domain": list(found), "range": [f"@{look.colour}" for look in found.values()]}
     return {"field": field, "type": "nominal", "scale": scale, "legend": _legend(names, legend)}
 
 
 def _legend(names: Sequence[str], wanted: bool = True) -> Spec | None:
-    return {"orient": "top", "title": None, "columns": 6} if wanted and len(names) > 1 else None
+    plain = {"orient": "top", "title": None, "columns": 6, "symbolOpacity": 1}
+    return plain if wanted and len(names) > 1 else None
 
 
 def shaped(field: str, names: Sequence[str]) -> Spec:
     """A shape for each name, so that nothing depends on colour alone."""
-    scale = {"domain": list(names), "range": [SHAPES[turn(i)] for i in range(len(names))]}
+    found = looks(names)
+    scale = {"domain": list(found), "range": [SHAPES[look.shape] for look in found.values()]}
     return {"field": field, "type": "nominal", "scale": scale, "legend": _legend(names)}
 
 
