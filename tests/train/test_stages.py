@@ -4,7 +4,7 @@ import pytest
 from crt.core.batch import Batch
 from crt.core.methods import TwoStage
 from crt.core.objectives import AccuracyOnly, PrimalDual, Shorten
-from crt.train.fit import against
+from crt.train.measure import against
 from crt.train.stages import guard_of
 
 

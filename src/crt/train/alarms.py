@@ -40,8 +40,8 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
         return (
             f"responses have shrunk to {last['tokens']:.0f} tokens and accuracy to "
             f"{last['accuracy']:.0%} since step {rows[-COLLAPSE_STEPS]['step']}: the policy has "
-            "collapsed to bare or empty answers. Use a method with a guard, a smaller learning rate, or "
-            'length_on = "no_credit_for_wrong".'
+            "collapsed to bare or empty answers. Use a method with a guard, a smaller learning "
+            'rate, or length_on = "no_credit_for_wrong".'
         )
     if guarded and _for_long(rows, FAR_BELOW_STEPS, _far_below):
         return (

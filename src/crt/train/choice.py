@@ -7,7 +7,7 @@ from crt.core.feasible import Candidate, shortest_feasible
 from crt.errors import GradingError
 from crt.files import write_json
 from crt.run import RECORD, Run
-from crt.train.fit import Floor, figures
+from crt.train.measure import Floor, figures
 from crt.train.workshop import Workshop
 
 FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement

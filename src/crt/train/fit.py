@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import signal as signals
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,28 +13,25 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from crt.core.batch import Batch, batch_of
 from crt.core.budgets import budgets
-from crt.core.guard import EDGE, paired_gap, slack_of
-from crt.core.objectives import Objective, Shorten
+from crt.core.objectives import Objective
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
-from crt.engines.policy import Policy, response_text
 from crt.engines.ranks import Ranks
 from crt.engines.rollouts import FastRollouts, VllmRollouts
 from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
 from crt.run import STATE, Run
-from crt.tasks.grade import item_of
 from crt.tasks.prompts import Prompt, render
+from crt.train.correctness import Correctness
+from crt.train.measure import Floor, measured
 from crt.train.order import problem_order
 from crt.train.recorder import FINISHED, Recorder
 from crt.train.reference import Reference
 from crt.train.workshop import Workshop
-from crt.types import Problem, Verdict
+from crt.types import Problem
 
 Rows = list[dict[str, Any]]
-Floor = Callable[[Batch], dict[str, Any]]  # how a validation batch stands against the reference
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,17 @@ class Stage:
     steps: int  # at most
     guarded: bool = True
     over: Callable[[Rows], bool] = lambda rows: False
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a stage works with: the model to train, what it is asked, and the reference."""
+
+    policy: LoadedModel
+    adapter: Any  # TRL's setting for a new one, or None
+    problems: list[Problem]
+    prompts: list[Prompt]
+    reference: Reference
 
 
 class Interrupted(Exception):
@@ -76,15 +84,14 @@ def fit(
     prompts = prompts_of(workshop, stage, order)
     workshop.sample_ahead(reference, asked)
     policy, adapter = workshop.load_to_train(stage.start)
+    material = Material(policy, adapter, asked, prompts, reference)
 
     def measure(step: int) -> dict[str, Any]:
         theirs = TrainersVllm(trainer, policy.files.ends) if trainer.use_vllm else None
         return measured(workshop, workshop.policy(policy, sampler=theirs), step, floor)
 
     recorder = Recorder(run, stage.number, stage.first, measure, stage.over, stage.guarded, show)
-    trainer = make_trainer(
-        run, workshop, stage, policy, adapter, asked, prompts, reference, recorder
-    )
+    trainer = make_trainer(run, workshop, stage, material, recorder)
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     if recorder.terminated:
@@ -109,18 +116,11 @@ def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> 
 
 
 def make_trainer(
-    run: Run,
-    workshop: Workshop,
-    stage: Stage,
-    policy: LoadedModel,
-    adapter: Any,
-    asked: list[Problem],
-    prompts: list[Prompt],
-    reference: Reference,
-    recorder: Recorder,
+    run: Run, workshop: Workshop, stage: Stage, material: Material, recorder: Recorder
 ) -> CRTTrainer:
     """TRL's trainer for this stage."""
     config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
+    policy, prompts = material.policy, material.prompts
     device = "cuda" if torch.cuda.is_available() else "cpu"
     args = settings(config, folder, stage.steps, device, workshop.ranks.count)
     rows = [
@@ -135,15 +135,15 @@ def make_trainer(
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
         model=policy.model,
-        reward_funcs=[Correctness(workshop, policy, asked, prompts)],
+        reward_funcs=[Correctness(workshop, policy, material.problems, prompts)],
         args=args,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
         callbacks=[recorder],
-        peft_config=adapter,
+        peft_config=material.adapter,
         rollout_func=VllmRollouts(prompts) if args.use_vllm else fast,
         objective=stage.objective,
-        reference=reference,
+        reference=material.reference,
         estimator=config.optim.estimator,
         truncated_as=config.grading.truncated,
         off_policy=off_policy,
@@ -151,85 +151,6 @@ def make_trainer(
     )
     trainer.remove_callback(PrinterCallback)  # the view shows the steps
     return trainer
-
-
-class Correctness:
-    """The reward function: is the response correct? It notes what it saw for the run's files."""
-
-    __name__ = "correct"
-
-    def __init__(
-        self,
-        workshop: Workshop,
-        policy: LoadedModel,
-        problems: list[Problem],
-        prompts: list[Prompt],
-    ) -> None:
-        self.workshop, self.policy = workshop, policy
-        self.opens_thinking = {prompt.problem_id: prompt.opens_thinking for prompt in prompts}
-        self.problems = {problem.id: problem for problem in problems}
-
-    def __call__(
-        self, completion_ids: Any, problem_id: Any, log_extra: Any, **_: Any
-    ) -> list[float | None]:
-        """1 for correct, 0 for wrong or no answer, None for what could not be graded."""
-        tokenizer, ends = self.policy.tokenizer, self.policy.files.ends
-        texts = [response_text(tokenizer, ids, ends) for ids in completion_ids]
-        grades = self.workshop.grader.grade_many(
-            item_of(text, self.problems[name], self.opens_thinking[name])
-            for text, name in zip(texts, problem_id, strict=True)
-        )
-        log_extra("problem_id", list(problem_id))
-        log_extra("text", texts)
-        log_extra("verdict", [grade.verdict.value for grade in grades])
-        log_extra("extracted", [grade.extracted for grade in grades])
-        return [
-            None if grade.verdict is Verdict.UNGRADED else float(grade.verdict is Verdict.CORRECT)
-            for grade in grades
-        ]
-
-
-def measured(workshop: Workshop, policy: Policy, step: int, floor: Floor) -> dict[str, Any]:
-    """Accuracy and length of the policy on the validation problems, and how it stands."""
-    rollouts = workshop.measured(policy, workshop.config.validation.rollouts, step)
-    return figures(*batch_of(rollouts, workshop.config.grading.truncated), floor)
-
-
-def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[str, Any]:
-    """What a checkpoint's record says of a measurement."""
-    if batch is None:
-        unknown = dict.fromkeys(("accuracy", "tokens", "margin", "rollouts"))
-        return unknown | {"feasible": False, "left_out": len(left_out)}
-    return {
-        "accuracy": batch.accuracy,
-        "tokens": batch.mean_length,
-        "truncated": float(batch.truncated.mean()),
-        "problems": len(batch.problem_ids),
-        "rollouts": batch.correct.shape[1],
-        "left_out": len(left_out),
-    } | floor(batch)
-
-
-def against(reference: Batch | None, guard: Shorten) -> Floor:
-    """How a validation batch stands against the reference's on the same problems."""
-
-    def stands(batch: Batch) -> dict[str, Any]:
-        known = set(reference.problem_ids) if reference else set()
-        both = [problem_id for problem_id in batch.problem_ids if problem_id in known]
-        if reference is None or not both:
-            return {"margin": None, "feasible": False}
-        theirs = reference.select(both)
-        gap = paired_gap(batch.select(both), theirs)
-        margin = guard.tolerance + slack_of(guard.slack, gap.standard_error) - gap.mean
-        return {
-            "reference_accuracy": theirs.accuracy,
-            "reference_tokens": theirs.mean_length,
-            "standard_error": gap.standard_error,
-            "margin": margin,
-            "feasible": margin >= -EDGE,
-        }
-
-    return stands
 
 
 def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:

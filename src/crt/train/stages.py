@@ -8,7 +8,8 @@ from crt.core.objectives import PrimalDual, Shorten
 from crt.run import Run
 from crt.train.budget import Budget
 from crt.train.choice import confirmed
-from crt.train.fit import Floor, Rows, Stage, against, fit
+from crt.train.fit import Rows, Stage, fit
+from crt.train.measure import Floor, against
 from crt.train.reference import Reference
 from crt.train.workshop import Workshop
 
