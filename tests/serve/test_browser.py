@@ -146,7 +146,9 @@ def test_what_is_hostile_stays_text(visit, pocket_family):
 
 
 def test_stopping_frees_the_places(visit, endless_family):
-    with served(*endless_family, slots=1) as (url, service, _):
+    family, file = endless_family
+    how = family.measured.model_copy(update={"temperature": 0.0, "max_tokens": 8000})
+    with served(family.model_copy(update={"measured": how}), file, slots=1) as (url, service, _):
         found = visit(url)
         found.page.wait_for_selector(".lane")
         found.page.fill("#question", "go")

@@ -108,3 +108,37 @@ def test_other_weights_are_not_exported_under_these_figures(tmp_path, capsys):
     assert export(run, tmp_path / "out") == 2
     assert "other weights than those that were measured" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_adapter_is_merged_into_its_base(tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    run = write_run(tmp_path)
+    torch.manual_seed(0)
+    settings = LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    adapted = get_peft_model(load_model("pocket").model, settings)
+    folder = run / "checkpoints" / "step-0020"
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(
+        json.dumps({**config, "base_model_name_or_path": "pocket"})
+    )
+    short = level(
+        "concise",
+        57.0,
+        model="checkpoints/step-0020",
+        folder=True,
+        adapter=True,
+        hash=weights_hash(folder),
+    )
+    family = plain_family([short, level("full", 129.0, hash=weights_hash(pocket()))])
+    (run / "family.json").write_text(json.dumps(family))
+    assert export(run, tmp_path / "out") == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "model.safetensors" in names and "adapter_config.json" not in names
+    ids = torch.tensor([[5, 9, 20, 31]])
+    with torch.inference_mode():
+        ours = AutoModelForCausalLM.from_pretrained(tmp_path / "out")(ids).logits
+        base = load_model("pocket").model(ids).logits
+        assert torch.allclose(ours, adapted(ids).logits, atol=1e-4)
+        assert not torch.allclose(ours, base, atol=1e-2)

@@ -39,11 +39,13 @@ class LocalSettings:
     measured_prompt: bool = False  # questions are put as they were measured unless a client objects
 
     def __post_init__(self) -> None:
-        if (self.slots or 1) < 1 or self.queue < 0 or self.time_limit <= 0:
+        if self.slots == 0 or (self.slots or 1) < 1 or self.queue < 0 or self.time_limit <= 0:
             raise ConfigError(
                 f"{self.slots} places, a queue of {self.queue} and {self.time_limit:g} seconds "
                 "cannot work: at least 1, at least 0, above 0."
             )
+        if self.context is not None and self.context < 2:
+            raise ConfigError(f"--context {self.context} has no room: prompt and answer take 2.")
 
 
 @dataclass(frozen=True)
