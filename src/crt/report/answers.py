@@ -15,6 +15,7 @@ from crt.report.figures.grid import Course, course
 from crt.report.html import visible
 from crt.report.redundancy import pieces, redundant_share
 from crt.report.sources import LineUp, Row
+from crt.report.summary import result
 from crt.types import Verdict
 
 MOST_COLUMNS = 9  # checkpoints whose answers are in the page
@@ -55,7 +56,7 @@ class Texts:
 def texts(lineup: LineUp, first: Sequence[int], budget: int) -> Texts:
     """Packs questions until the budget of bytes is used up, those named first at the front."""
     found = course(lineup)
-    columns = spaced(len(lineup.points), MOST_COLUMNS)
+    columns = sorted({*spaced(len(lineup.points), MOST_COLUMNS), _result(lineup)})
     wanted = _fitting(found, columns, first, budget)
     picked = [_picked(lineup, place, {found.keys[n] for n in wanted}) for place in columns]
     asked = asked_of(lineup)
@@ -68,6 +69,12 @@ def texts(lineup: LineUp, first: Sequence[int], budget: int) -> Texts:
             break
         packed[key], size = chunk, size + len(chunk)
     return Texts(tuple(columns), packed, size)
+
+
+def _result(lineup: LineUp) -> int:
+    """The place of the point that the line-up is judged by."""
+    found = result(lineup)
+    return lineup.points.index(found) if found else 0
 
 
 def spaced(count: int, most: int) -> list[int]:
@@ -205,6 +212,7 @@ def index_of(lineup: LineUp, held: Texts, ids: Mapping[Key, int]) -> Row:
             {"name": visible(point.name), "step": point.step, "texts": place in held.columns}
             for place, point in enumerate(lineup.points)
         ],
+        "result": _result(lineup),
         "rollouts": int(lineup.points[0].figures["rollouts"]),
         "questions": [
             {

@@ -38,7 +38,13 @@ def sampled(run: RunView, first: int, budget: int) -> tuple[Row, list[str]]:
         questions.append({"data": "training", "text": line, "chunk": chunk, **figures})
     names = [{"name": f"step {step}", "step": step, "texts": True} for step in steps]
     label = f"{run.name}, training rollouts"
-    return {"label": label, "columns": names, "rollouts": 0, "questions": questions}, chunks
+    return {
+        "label": label,
+        "columns": names,
+        "rollouts": 0,
+        "result": 0,
+        "questions": questions,
+    }, chunks
 
 
 def _steps(run: RunView) -> list[int]:

@@ -154,6 +154,15 @@ function figure(place) {
   return show();
 }
 
+// About how tall a figure will be, so that nothing moves when it is drawn.
+function tallness(spec) {
+  const sum = (parts) => parts.map(tallness).reduce((a, b) => a + b, 0);
+  if (spec.vconcat) return sum(spec.vconcat) + 30;
+  if (spec.concat) return sum(spec.concat) / (innerWidth < NARROW ? 1 : spec.columns) + 20;
+  if (typeof spec.height === "number") return spec.height + (spec.height > 60 ? 50 : 30);
+  return spec.height.step * spec.encoding.y.sort.length + 110;
+}
+
 function chooser(choices, action) {
   const select = document.createElement("select");
   select.setAttribute("aria-label", "Which one");

@@ -157,10 +157,10 @@
 
   function choose(number) {
     state.lineup = number;
-    const { columns: every, questions } = lineups[number];
+    const { columns: every, questions, result } = lineups[number];
     const places = every.map((_, place) => place).filter((place) => every[place].texts);
-    const few = places.length <= 3 ? places : [places[0], places[places.length >> 1], places.at(-1)];
-    state.columns = new Set(few);
+    const half = places[places.indexOf(result) >> 1]; // between the base and what it came to
+    state.columns = new Set(places.length <= 3 ? places : [places[0], half, result]);
     state.question = -1;
     which.value = String(number);
     const here = questions.filter((question) => question.chunk !== null).length;

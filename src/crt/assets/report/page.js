@@ -62,8 +62,9 @@
     try { return sessionStorage; } catch { return { getItem: () => "null", setItem() {} }; }
   }
   for (const place of places) {
-    const height = before?.heights?.[place.dataset.figure];
-    if (height) place.style.minHeight = `${height}px`;
+    const known = before?.heights?.[place.dataset.figure];
+    const height = known ?? tallness(report.figures[place.dataset.figure][0].spec) + 90;
+    place.style.minHeight = `${height}px`;
     watcher.observe(place);
   }
   if (before?.y) {
