@@ -15,6 +15,7 @@ class Visit:
 
     def __init__(self, browser, url, **settings):
         self.context = browser.new_context(reduced_motion="reduce", **settings)
+        self.context.set_default_timeout(120_000)  # the machine may be busy
         self.page = self.context.new_page()
         self.said, self.asked = [], []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -49,6 +50,8 @@ def test_a_picked_question_is_answered_by_all_levels(visit, demo):
     found.page.select_option("#examples", "0")
     found.finished()
     assert found.page.input_value("#answer") == "301"
+    for lane in ("#lane-0", "#lane-1"):
+        found.page.wait_for_selector(f"{lane} .verdict:not(:empty)")
     counts = found.page.locator(".lane .count").all_inner_texts()
     assert len(counts) == 2 and all(int(count) > 20 for count in counts)
     assert all("tokens (" in fact for fact in found.page.locator(".facts").all_inner_texts())
@@ -157,6 +160,7 @@ def test_stopping_frees_the_places(visit, endless_family):
         found.page.keyboard.press("Escape")
         found.finished()
         until(lambda: service.engine.counts()["full"] == (0, 0))
+        until(lambda: b'status="499"' in service.metrics.text())  # it did not end by itself
 
 
 def test_a_key_is_asked_for_and_used(visit, pocket_family):

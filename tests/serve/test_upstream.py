@@ -52,12 +52,11 @@ def test_the_same_answer_with_and_without_the_dial(clients):
 
 def test_streams_pass_through(clients):
     how = {"model": "demo", "messages": ASKED, "temperature": 0, "stream": True}
-    behind, front = (
-        [c.choices for c in client.chat.completions.create(**how)] for client in clients
-    )
+    behind, front = (list(client.chat.completions.create(**how)) for client in clients)
+    assert front[0].crt == {"level": "concise", "chosen_by": "default"}
 
     def said(chunks):
-        return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk)
+        return "".join(each.delta.content or "" for chunk in chunks for each in chunk.choices)
 
     assert said(front) == said(behind) and len(front) > 10
 

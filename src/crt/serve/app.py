@@ -59,6 +59,7 @@ def make_app(service: Service) -> FastAPI:
             service.metrics.watch(level, lambda level=level: service.engine.counts()[level])
         yield
         await service.engine.close()
+        grader.close()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, loopback_only=service.loopback_only)
@@ -67,7 +68,7 @@ def make_app(service: Service) -> FastAPI:
     _add_models(app, service, allowed)
     _add_answers(app, service, allowed)
     _add_watching(app, service, allowed)
-    add_playground(app, service.family, service.default, service.body_bytes, allowed)
+    grader = add_playground(app, service.family, service.default, service.body_bytes, allowed)
     return app
 
 

@@ -35,8 +35,11 @@ class GradeRequest(BaseModel):
 
 def add_playground(
     app: FastAPI, family: Family, default: Level, body_bytes: int, allowed: list[Any]
-) -> None:
-    """The page is open to who reaches the server; the rest needs the key, if there is one."""
+) -> Grader:
+    """The page is open to who reaches the server; the rest needs the key, if there is one.
+
+    The grader that is returned is to be closed in the end.
+    """
     for path, (name, kind) in FILES.items():
         content = (files("crt") / "assets" / "playground" / name).read_bytes()
         app.add_api_route(path, _file(content, kind), methods=["GET"])
@@ -58,6 +61,8 @@ def add_playground(
             found = await grader.grade_async(asked.text, asked.answer, question=asked.question)
         told = {"verdict": found.verdict.value, "extracted": found.extracted}
         return JSONResponse({**told, "reason": found.reason})
+
+    return grader
 
 
 def shown(family: Family, default: Level) -> dict[str, Any]:

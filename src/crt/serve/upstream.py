@@ -65,14 +65,14 @@ class UpstreamEngine:
             raise busy(1)
         body = self._body(kind, setting.level, plain)
         name = f"{self.family.name}:{level}"
+        dial = {"level": level, "chosen_by": setting.by}
         if body.get("stream"):
             chunks = self._stream(kind, level, body, name)
             first = await anext(chunks, None)  # an error must be known before headers are sent
-            return _after(first, chunks)
+            return _after({**(first or {}), "crt": dial}, chunks)
         async with self._sent(kind, level, body) as response:
             told = _json(await response.aread())
             self.metrics.spoken(level, told.get("usage") or {})
-            dial = {"level": level, "chosen_by": setting.by}
             return {**told, "model": name, "crt": dial}
 
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -150,10 +150,9 @@ class UpstreamEngine:
         return self._client
 
 
-async def _after(first: dict[str, Any] | None, rest: Chunks) -> Chunks:
+async def _after(first: dict[str, Any], rest: Chunks) -> Chunks:
     try:
-        if first is not None:
-            yield first
+        yield first
         async for chunk in rest:
             yield chunk
     finally:

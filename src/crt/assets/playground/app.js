@@ -167,8 +167,8 @@ async function stream(one, i, question, answer, seed, signal) {
   $(`card-${i}`).classList.remove("busy");
   paint();
   boxed($(`card-${i}`).querySelector(".said"), one.text);
-  if (answer) await grade(one, i, question, answer, signal);
   facts(one, i);
+  if (answer) grade(one, i, question, answer, signal).catch(() => {});  // nobody has to wait for it
 }
 
 async function* eventsOf(response) {
@@ -256,6 +256,8 @@ async function grade(one, i, question, answer, signal) {
   const mark = $(`lane-${i}`).querySelector(".verdict");
   mark.textContent = words[one.verdict];
   mark.className = `verdict ${["correct", "wrong"].includes(one.verdict) ? one.verdict : "other"}`;
+  facts(one, i);
+  if (state.runs[i] === one) summarise();
 }
 
 function facts(one, i) {
