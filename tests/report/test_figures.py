@@ -84,6 +84,14 @@ def test_a_run_without_a_series_shows_its_validation(make_run, tmp_path):
     assert rows[1]["acc_low"] == pytest.approx(90 - 1.96)
 
 
+def test_a_second_series_on_the_same_problems_is_not_a_second_seed(
+    run_with_series, make_series, answers
+):
+    make_series(run_with_series / "evaluations" / "so-again", [(0, answers(10, [2] * 12))])
+    start = trajectories.rows(gather([run_with_series]))[0]
+    assert (start["len"], start["seeds"]) == (100, 1)
+
+
 def test_erosion_is_shorter_and_worse():
     accuracy = np.array([[1.0, 1.0, 1.0, 0.5], [0.5, 0.5, 0.9, 0.9]])
     length = np.array([[100.0, 100, 100, 100], [50, 120, 50, 50]])
@@ -168,7 +176,7 @@ def test_a_name_looks_the_same_with_and_without_the_base():
 
 def test_names_that_would_cover_each_other_are_left_to_hovering():
     point = {"is_base": False, "order": 0}
-    rows = [{**point, "name": n, "curve": n, "len": x, "acc": 90.0} for n, x in NEAR]
+    rows = [{**point, "name": n, "curve": n, "lineup": n, "len": x, "acc": 90.0} for n, x in NEAR]
     assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
 
 

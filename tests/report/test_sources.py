@@ -5,6 +5,7 @@ import json
 import pytest
 
 from crt.errors import DataError
+from crt.report.figures import plane, trajectories
 from crt.report.measured import courses, over_seeds, tables
 from crt.report.sources import gather
 
@@ -66,6 +67,21 @@ def test_what_is_not_finished_or_damaged_is_noted(make_run, evaluated, answers, 
     assert [p.name for lineup in found.lineups for p in lineup.points] == ["good"]
     assert any("bad is left out" in note and "checksum" in note for note in found.notes)
     assert any("begun is not finished" in note for note in found.notes)
+
+
+def test_two_runs_of_a_recipe_are_one_curve_and_two_lines(make_run, make_series, answers, tmp_path):
+    for seed in (1, 2):
+        run = make_run(tmp_path / f"seed{seed}", seed=seed)
+        courses_ = [(step, answers(100 - 10 * step * seed, [2, 1])) for step in (0, 2)]
+        make_series(run.path / "evaluations" / "own", courses_)
+    found = gather([tmp_path / "seed1", tmp_path / "seed2"])
+    labels = ["small, own (seed1)", "small, own (seed2)"]
+    assert [lineup.label for lineup in found.lineups] == labels
+    assert {row["curve"] for row in plane.rows(found)} == {"small"}
+    assert list(dict.fromkeys(row["lineup"] for row in plane.rows(found))) == labels
+    # step 2 took 80 and 60 tokens
+    last = trajectories.rows(found)[-1]
+    assert (last["len"], last["len_low"], last["len_high"], last["seeds"]) == (70, 60, 80, 2)
 
 
 def test_another_folder_is_refused(tmp_path):

@@ -34,7 +34,8 @@ def rows(lineup: LineUp) -> list[Row]:
     """A row for each point, the base first."""
     curve = lineup.run.name if lineup.run else lineup.label
     found = [_row(point) for point in lineup.points]
-    return [{"curve": curve, "order": i, "is_base": i == 0, **r} for i, r in enumerate(found)]
+    whose = {"curve": curve, "lineup": lineup.label}  # runs of several seeds are one curve
+    return [{**whose, "order": i, "is_base": i == 0, **r} for i, r in enumerate(found)]
 
 
 def _row(point: Point) -> Row:
@@ -79,7 +80,8 @@ def _base(row: Row) -> Row:
 
 
 def _mean(method: str, group: Sequence[Row]) -> Row:
-    row: Row = {"name": method, "curve": method, "step": None, "seeds": len(group)}
+    row: Row = {"name": method, "curve": method, "lineup": method, "step": None}
+    row["seeds"] = len(group)
     row["is_base"] = method == "base"
     for name in OVER_SEEDS:
         values = [each[name] for each in group if isinstance(each.get(name), int | float)]

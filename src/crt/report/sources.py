@@ -96,7 +96,18 @@ def gather(places: Sequence[Path]) -> Material:
                 f"{place} is not a run, an evaluation, a series of evaluations or a comparison: "
                 f"it has no config.json with checkpoints/, no {MANIFEST}, {SERIES} or {METHODS}."
             )
-    return replace(found, lineups=(*found.lineups, *lined_up(loose, "evaluations", None)))
+    every = (*found.lineups, *lined_up(loose, "evaluations", None))
+    return replace(found, lineups=tuple(distinct(every)))
+
+
+def distinct(lineups: Sequence[LineUp]) -> Iterator[LineUp]:
+    """With labels of their own: two runs of one recipe are told apart by their folders."""
+    labels = [lineup.label for lineup in lineups]
+    for number, lineup in enumerate(lineups, start=1):
+        if labels.count(lineup.label) > 1:
+            where = lineup.run.path.name if lineup.run else number
+            lineup = replace(lineup, label=f"{lineup.label} ({where})")
+        yield lineup
 
 
 def lined_up(evaluations: Sequence[Evaluation], label: str, run: RunView | None) -> list[LineUp]:

@@ -182,7 +182,7 @@ def table(material: Material) -> list[Row]:
     for lineup in lineups:
         chosen = result(lineup)
         for row in measured.rows(lineup):
-            name = row["name"] if len(lineups) == 1 else f"{row['curve']} · {row['name']}"
+            name = row["name"] if len(lineups) == 1 else f"{row['lineup']} · {row['name']}"
             is_result = chosen is not None and row["name"] == chosen.name
             rows.append({**row, "name": name, "is_result": is_result})
     return rows

@@ -141,7 +141,7 @@ def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
     told = {"": "name", "accuracy %": "acc:.2f", "from": "acc_low:.2f", "to": "acc_high:.2f"}
     told |= {"tokens": "len:.1f", "AES1": "aes1:+.3f", "AES2": "aes2:+.3f"}
     color = coloured("curve", curves)
-    path = {"detail": {"field": "curve"}, "order": {"field": "order"}, "color": color}
+    path = {"detail": {"field": "lineup"}, "order": {"field": "order"}, "color": color}
     across = {"y": {"field": "acc_low"}, "y2": {"field": "acc_high"}, "color": color}
     data = {"values": found}
     trail = [] if "seeds" in found[0] else [{"data": data, "mark": _TRAIL, "encoding": path}]
@@ -180,16 +180,16 @@ def names(found: Sequence[Row]) -> list[Spec]:
 
 def _side(row: Row, found: Sequence[Row]) -> str:
     """Away from the point before it on its curve, and from the edge."""
-    before = [r for r in found if r["curve"] == row["curve"] and r["order"] < row["order"]]
+    before = [r for r in found if r["lineup"] == row["lineup"] and r["order"] < row["order"]]
     at_edge = len(row["name"]) > 8 and row["len"] > 0.8 * max(r["len"] for r in found)
     return "right" if at_edge or (before and row["len"] < before[-1]["len"]) else "left"
 
 
 def named(found: Sequence[Row]) -> list[Row]:
     """The points whose names are written: all if they are few, else each curve's ends."""
-    last = {row["curve"]: row for row in found}
+    last = {row["lineup"]: row for row in found}
     few = len(found) <= 8
-    wanted = [row for row in found if few or row["is_base"] or row is last[row["curve"]]]
+    wanted = [row for row in found if few or row["is_base"] or row is last[row["lineup"]]]
     return [row for i, row in enumerate(wanted) if not _crowded(row, wanted[:i], found)]
 
 
@@ -234,9 +234,10 @@ _NOTE = {"textcoords": "offset points", "fontsize": 6.5}
 
 
 def _draw_points(axis: Any, found: Sequence[Row]) -> None:
-    curves = list(dict.fromkeys(row["curve"] for row in found))
-    for curve, (colour, marker) in style.ink_of(curves).items():
-        part = [row for row in found if row["curve"] == curve]
+    ink = style.ink_of([row["curve"] for row in found])
+    for lineup in dict.fromkeys(row["lineup"] for row in found):
+        part = [row for row in found if row["lineup"] == lineup]
+        colour, marker = ink[part[0]["curve"]]
         xs, ys = [row["len"] for row in part], [row["acc"] for row in part]
         low, high = np.array(_spans(part)).T
         below, above = np.maximum(ys - low, 0), np.maximum(high - ys, 0)  # a mean may be off by ε

@@ -26,7 +26,7 @@ def rows(material: Material) -> list[Row]:
     few = len({row["curve"] for row in found}) <= FEW
     kinds = KINDS if few else {"r_zip": "all responses"}
     return [
-        {**{key: row[key] for key in ("curve", "name", "order", "len", "is_base")}}
+        {**{key: row[key] for key in ("curve", "lineup", "name", "order", "len", "is_base")}}
         | {"kind": title, "value": row[name]}
         for name, title in kinds.items()
         for row in found
@@ -51,7 +51,7 @@ def spec(found: Sequence[Row]) -> Spec:
     told = {"": "name", "of": "kind", "tokens": "len:.1f", "R_zip": "value:.3f"}
     color = coloured("curve", curves)
     lines = {
-        "detail": [{"field": "curve"}],
+        "detail": [{"field": "lineup"}],
         "order": {"field": "order"},
         "strokeDash": {"field": "kind", "type": "nominal", "scale": dash, "legend": legend},
     }
@@ -83,14 +83,18 @@ def drawn(found: Sequence[Row]) -> "Figure":
     figure, ((axis,),) = style.axes(1, 1, style.COLUMN, 2.5)
     curves = list(dict.fromkeys(row["curve"] for row in found))
     styles = dict(zip(KINDS.values(), ("-", "--", ":"), strict=True))
-    for curve, (colour, marker) in style.ink_of(curves).items():
+    ink = style.ink_of(curves)
+    told: set[str] = set()
+    for lineup, curve in dict.fromkeys((row["lineup"], row["curve"]) for row in found):
         for kind, line in styles.items():
-            part = [r for r in found if r["curve"] == curve and r["kind"] == kind]
+            part = [r for r in found if r["lineup"] == lineup and r["kind"] == kind]
             part.sort(key=lambda row: row["order"])
             label = f"{curve}, {kind}" if len(curves) > 1 else kind
             points = [r["len"] for r in part], [r["value"] for r in part]
             if part:
-                axis.plot(*points, line, marker=marker, color=colour, label=label)
+                named = {"label": label} if label not in told else {}
+                axis.plot(*points, line, marker=ink[curve][1], color=ink[curve][0], **named)
+                told.add(label)
     axis.set(xlabel="tokens a response", ylabel="R_zip")
     style.legend_above(figure, axis, 3)
     return figure

@@ -31,7 +31,7 @@ def rows(material: Material) -> list[Row]:
 
 
 def _named(row: Row, lineups: int) -> Row:
-    return row if lineups == 1 else {**row, "name": f"{row['curve']} · {row['name']}"}
+    return row if lineups == 1 else {**row, "name": f"{row['lineup']} · {row['name']}"}
 
 
 def _parts(row: Row) -> list[Row]:

@@ -34,7 +34,14 @@ def rows(material: Material) -> list[Row]:
     for run in material.runs:
         if id(run) not in measured:
             found += _validation(run)
-    return banded(found)
+    return banded(_once(found))
+
+
+def _once(found: Sequence[Row]) -> list[Row]:
+    """Two series of one run on the same sets are not two seeds: the first counts."""
+    keys = ("group", "curve", "seed", "step")
+    first = {tuple(row[key] for key in keys): row for row in reversed(found)}
+    return list(first.values())
 
 
 def _series(lineup: LineUp) -> Iterator[Row]:
