@@ -1,6 +1,8 @@
 """Load, bad bodies, clients that leave, shutting down: nothing hangs and nothing leaks."""
 
+import asyncio
 import json
+import random
 import socket
 import threading
 import time
@@ -271,3 +273,28 @@ def test_many_at_once_each_get_their_own_answer(small, http):
         thread.join()
     assert [together[i] for i in range(len(bodies))] == alone
     assert counts(service) == (0, 0)
+
+
+def test_clients_that_come_and_go_at_any_moment(small, http):
+    """Sixty clients, most of whom lose patience; then everything is free and as it was."""
+    url, service = small
+    before = http.post(url + CHAT, json={**LONG, "max_tokens": 30}).json()["choices"]
+    choice = random.Random(0)
+    plans = [(choice.choice((0.001, 0.05, 0.2, 30)), choice.random() < 0.5) for _ in range(60)]
+
+    async def one(client, patience, stream):
+        body = {**LONG, "max_tokens": 40 if patience > 1 else 4000, "stream": stream}
+        try:
+            told = await client.post(url + CHAT, json=body, timeout=patience)
+            return told.status_code
+        except httpx.HTTPError:
+            return None
+
+    async def all_of_them():
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return await asyncio.gather(*(one(client, *plan) for plan in plans))
+
+    ended = asyncio.run(all_of_them())
+    assert set(ended) <= {200, 429, None} and 429 in ended and None in ended
+    until(lambda: counts(service) == (0, 0))
+    assert http.post(url + CHAT, json={**LONG, "max_tokens": 30}).json()["choices"] == before
