@@ -38,6 +38,7 @@ class Answering:
     async def parts(self) -> AsyncIterator[list[Part]]:
         """All that is new, each time there is something."""
         unfinished = set(range(len(self.readers)))
+        alarm = self._alarm()
         try:
             while unfinished:
                 new: dict[int, Part] = {}
@@ -48,6 +49,7 @@ class Answering:
                 self.heard.first(time.monotonic() - self.ticket.started)
                 yield list(new.values())
         finally:
+            alarm.cancel()
             self.scheduler.cancel(self.ticket)
             self.heard.ended(self.usage())
 
@@ -62,14 +64,16 @@ class Answering:
             "completion_tokens_details": {"reasoning_tokens": thought},
         }
 
+    def _alarm(self) -> asyncio.TimerHandle:
+        """Puts the end of the time limit among the events: one timer, not one for every token."""
+        left = max(0.0, self.ticket.started + self.time_limit - time.monotonic())
+        put = self.ticket.events.put_nowait
+        return self.ticket.loop.call_later(left, put, too_slow(self.time_limit))
+
     async def _events(self) -> "list[tuple[int, Said]]":
         """At least one token, and every other that is there already."""
         queue = self.ticket.events
-        left = self.ticket.started + self.time_limit - time.monotonic()
-        try:
-            event = await asyncio.wait_for(queue.get(), max(0.001, left))
-        except TimeoutError:
-            raise too_slow(self.time_limit) from None
+        event = await queue.get()
         found: list[tuple[int, Said]] = []
         while True:
             if isinstance(event, ApiError):
