@@ -114,7 +114,7 @@ def _safe(problem: Problem, template: Template) -> str:
 
 
 def _broken(text: str, template: Template) -> str:
-    """The text with a space after the first letter of every control token, so that it stays text."""
+    """The text with a space after the first letter of every control token: it stays text."""
     for token in template.control_tokens:
         text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
