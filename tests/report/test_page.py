@@ -113,6 +113,18 @@ def test_three_sentences_with_the_figures(run_with_series):
     assert third.startswith("The certificate is held: accuracy lost at most 1 point")
 
 
+def test_of_several_runs_the_best_is_spoken_of(make_run, evaluated, answers, tmp_path):
+    for name, tokens in (("slow", 90), ("quick", 40)):
+        run = make_run(tmp_path / name, name=name)
+        evaluated(run.path / "evaluations" / "base", answers(100, [2] * 12))
+        evaluated(run.path / "evaluations" / "end", answers(tokens, [2] * 12))
+    told = summary.sentences(gather([tmp_path / "slow", tmp_path / "quick"]))
+    assert told[0] == "2 runs: quick, slow; 2 of them are going on."
+    # 60 of 100 tokens saved, nothing lost
+    start = "quick has the highest AES2, +0.60: on 12 problems (24 responses) end takes 40 tokens"
+    assert told[1].startswith(start)
+
+
 def test_a_certificate_that_is_not_held(evaluated, answers, tmp_path):
     evaluated(tmp_path / "base", answers(100, [2] * 12))
     evaluated(tmp_path / "worse", answers(50, [2] * 6 + [1] * 6))

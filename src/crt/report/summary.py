@@ -28,16 +28,16 @@ def sentences(material: Material) -> list[str]:
     """What was run; what came of it; how sure that is."""
     if material.methods:
         return _of_methods(material)
-    lineup = next(iter(measured.tables(material)), None)
+    lineup = judged(material)
     first = _of_runs(material.runs) if material.runs else _of_evaluations(material.lineups)
     if lineup is not None and len(lineup.points) > 1:
-        return [first, _of_result(lineup), certificate(material).sentence]
+        return [first, _best(material, lineup), certificate(material).sentence]
     return [first, *(_of_records(run) for run in material.runs[:1]), _nothing_yet(material)]
 
 
 def certificate(material: Material) -> Certificate:
     """Of the result against the base, over all data sets."""
-    lineup = next(iter(measured.tables(material)), None)
+    lineup = judged(material)
     point = result(lineup) if lineup else None
     found = point.versus["averages"]["all"]["certificate"] if point and point.versus else None
     if not found:
@@ -55,6 +55,25 @@ def certificate(material: Material) -> Certificate:
         f"{bound}.{why}"
     )
     return Certificate("open", f"certificate not held · {tolerance}", sentence)
+
+
+def judged(material: Material) -> LineUp | None:
+    """The line-up that the sentences speak of: of several, the one whose result has most AES2."""
+    return max(measured.tables(material), key=_score, default=None)
+
+
+def _score(lineup: LineUp) -> float:
+    point = result(lineup)
+    found = point.versus["averages"]["all"]["aes2"] if point and point.versus else None
+    return found["value"] if found else float("-inf")
+
+
+def _best(material: Material, lineup: LineUp) -> str:
+    """The result, and of several whose it is."""
+    told = _of_result(lineup)
+    if len(measured.tables(material)) == 1:
+        return told
+    return f"{lineup.label} has the highest AES2, {_score(lineup):+.2f}: o{told[1:]}"
 
 
 def result(lineup: LineUp) -> Point | None:
