@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
 from crt.commands.train import recommendation
-from crt.errors import GradingError
 from crt.core.feasible import EQUALLY_SHORT
+from crt.errors import GradingError
 from crt.run import Run
 from crt.train.choice import FINAL_DRAW, recommended
 from crt.train.workshop import Workshop
