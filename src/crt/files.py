@@ -11,6 +11,7 @@ from typing import IO, Any
 from crt.errors import DataError
 
 UNFINISHED = ".unfinished-"
+LOCK = ".lock"
 
 
 @contextlib.contextmanager
@@ -29,6 +30,29 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def held(folder: Path, by_another: str) -> Iterator[None]:
+    """The folder is this process's until the block ends, however it ends; or says `by_another`."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks here; two processes on one folder are then not noticed
+        yield
+        return
+    with _lock_file(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError(by_another) from None
+        yield
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    try:
+        return (folder / LOCK).open("a")
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written to: {error.strerror}.") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,12 +1,12 @@
 """A run is a directory: readable without any account, resumable at any moment."""
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import zstandard
 
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.files import append_row, read_json, read_rows, write_json, write_text, written_whole
+from crt.files import append_row, held, read_json, read_rows, write_json, write_text, written_whole
 from crt.recipes import load_recipe
 
 CONFIG = "config.json"
@@ -63,17 +63,9 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
         return cls(path, load_recipe(path / CONFIG))
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Only one process may write a run; the lock goes with the process, however it ends."""
-        with (self.path / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(
-                    f"{self.path} is being written by another process: wait for it to end."
-                ) from None
-            yield
+        return held(self.path, f"{self.path} is being written by another process: wait for it.")
 
     @property
     def steps(self) -> list[dict[str, Any]]:

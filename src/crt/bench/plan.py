@@ -1,9 +1,8 @@
 """A comparison's directory: which runs belong to it, and where everything is."""
 
-import contextlib
-import fcntl
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from crt.bench.fairness import first_change
 from crt.config import RunConfig
 from crt.core.methods import name_of
 from crt.errors import ConfigError, DataError
-from crt.files import read_json, write_json
+from crt.files import held, read_json, write_json
 from crt.recipes import load_recipe
 
 COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
@@ -82,15 +81,9 @@ class Comparison:
         """Where the base model's evaluation is."""
         return self.path / EVALUATIONS / f"base-seed{seed}"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Only one process may carry a comparison out."""
-        with (self.path / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(f"{self.path} is being carried out by another process.") from None
-            yield
+        return held(self.path, f"{self.path} is being carried out by another process.")
 
 
 def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from crt.errors import DataError
 from crt.evaluate.figures import all_figures, warnings
@@ -15,7 +15,9 @@ from crt.evaluate.manifest import Manifest, check_manifest, other_identity
 from crt.evaluate.records import Record, packed, read_records
 from crt.evaluate.tally import Count, Tally, count_of, counts, tallies
 from crt.files import (
+    LOCK,
     UNFINISHED,
+    held,
     read_json,
     read_rows,
     sha256,
@@ -25,7 +27,7 @@ from crt.files import (
 )
 
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
-COUNTS, FIGURES, PARTS, LOCK = "by_problem.jsonl", "figures.json", "parts", ".lock"
+COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
 def opened(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, held against other processes."""
     _make(folder)
-    with _held(folder):
+    with held(folder, f"{folder} is in use by another process that evaluates."):
         _sweep(folder)
         _claim(folder, manifest)
         yield Store(folder)
@@ -230,26 +232,3 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
-
-
-def _lock_file(folder: Path) -> IO[str]:
-    try:
-        return (folder / LOCK).open("w")
-    except OSError as error:
-        raise DataError(f"{folder} cannot be written to: {error.strerror}.") from None
-
-
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """The folder is this process's until the block ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks here; two processes on one folder are then not noticed
-        yield
-        return
-    with _lock_file(folder) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"{folder} is in use by another process that evaluates.") from None
-        yield
