@@ -4,13 +4,17 @@ Usage: python benchmarks/step.py [--model pocket] [--problems 16] [--group 16] [
 
 Both trainers sample, grade with the same grader, and update once. Steps alternate between the two;
 seconds are CPU seconds per thousand generated tokens, because what is sampled differs in length.
+The guard is timed apart, in the same steps: looking the reference up in the cache on
+disk, and deciding; all the rest of a step is what plain GRPO costs on this engine.
 """
 
 import argparse
+import functools
 import statistics
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from crt.engines.quiet import quiet
 
@@ -20,7 +24,6 @@ import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
-from crt.core.batch import batch_of  # noqa: E402
 from crt.core.objectives import Shorten  # noqa: E402
 from crt.engines.local import CRTTrainer  # noqa: E402
 from crt.engines.models import load_model  # noqa: E402
@@ -31,6 +34,7 @@ from crt.tasks.datasets import load  # noqa: E402
 from crt.tasks.grade import Grader, item_of  # noqa: E402
 from crt.tasks.messages import PromptSettings  # noqa: E402
 from crt.tasks.prompts import prepare, render  # noqa: E402
+from crt.train.reference import Reference, Store  # noqa: E402
 
 
 @dataclass
@@ -57,6 +61,11 @@ def main() -> None:
                     timed[name].wall.append(wall)
                 print(f"{name:10} {cpu:8.3f} CPU s  {wall:8.3f} s  per 1,000 tokens", flush=True)
     ratios = [a / b for a, b in zip(timed["stock TRL"].cpu, timed["crt"].cpu, strict=True)]
+    shares = [guard / (step - guard) for guard, step in bench.guard[1:]]
+    print(
+        f"the guard takes {100 * statistics.median(shares):.2f} % on top of a plain GRPO step "
+        f"({100 * min(shares):.2f} to {100 * max(shares):.2f} %)"
+    )
     print(
         f"crt is {statistics.median(ratios):.1f} times as fast as stock TRL "
         f"({min(ratios):.1f} to {max(ratios):.1f}), {args.problems} × {args.group} rollouts"
@@ -85,6 +94,8 @@ class Bench:
         self.template = prepare(loaded.tokenizer, PromptSettings())
         self.prompts = {p.id: render(p, self.template) for p in self.problems}
         self.generated = 0
+        self.deciding = 0.0
+        self.guard: list[tuple[float, float]] = []  # CPU seconds of the guard, of the step
 
     def settings(self, name: str) -> GRPOConfig:
         """The same for both."""
@@ -131,16 +142,32 @@ class Bench:
         return GRPOTrainer(**self.common("stock"))
 
     def ours(self) -> CRTTrainer:
-        """With the guard, the reference in memory, the fast sampler and no padding."""
+        """With the guard, the reference on disk, the fast sampler and no padding."""
         loaded = load_model(self.args.model, dtype="float32")
         ends = loaded.files.ends
         sampler = InProcess(loaded.model, ends, Sampling(self.args.tokens))
         policy = Policy(sampler, ends, self.template, self.grader)
-        reference, _ = batch_of(policy.rollouts(self.problems, 4, 0))
+        store = Store(Path(self.folder) / "reference", {"model": self.args.model})
+        reference = Reference(self.problems, lambda some: policy.rollouts(some, 16, 0), store)
+        reference([problem.id for problem in self.problems])  # fills the cache
         fast = FastRollouts(list(self.prompts.values()), 0, self.args.tokens, 1.0)
-        return CRTTrainer(
+        trainer = CRTTrainer(
             **self.common("crt"), rollout_func=fast, objective=Shorten(), reference=reference
         )
+        trainer._decide = self.timed(trainer._decide)
+        return trainer
+
+    def timed(self, decide):
+        """The same decision, its CPU seconds noted."""
+
+        @functools.wraps(decide)
+        def wrapped():
+            begun = time.process_time()
+            result = decide()
+            self.deciding = time.process_time() - begun
+            return result
+
+        return wrapped
 
     def one_step(self, trainer: GRPOTrainer) -> tuple[float, float]:
         """CPU and wall seconds per thousand generated tokens of one whole step."""
@@ -156,6 +183,8 @@ class Bench:
         trainer.optimizer.step()
         trainer.optimizer.zero_grad()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        if isinstance(trainer, CRTTrainer):
+            self.guard.append((self.deciding, cpu))
         return 1000 * cpu / self.generated, 1000 * wall / self.generated
 
 
