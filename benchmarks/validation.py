@@ -72,7 +72,7 @@ def candidate(step: int, batch: Batch, reference: Batch) -> Candidate:
     """A checkpoint as a run's records have it, judged with `slack = "auto"`."""
     gap = paired_gap(batch, reference)
     margin = slack_of("auto", gap.standard_error) - gap.mean
-    return Candidate(step, batch.accuracy, LENGTHS[step], margin)
+    return Candidate(step, batch.accuracy, LENGTHS[step], margin, gap.standard_error)
 
 
 def chosen(rng: np.random.Generator, plan: Plan, shift: Array) -> tuple[Candidate, int]:

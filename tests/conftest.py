@@ -11,7 +11,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, no test may start an event loop of its own
 def chromium() -> Iterator[Any]:
     """Headless chromium with a profile of its own."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -26,6 +26,15 @@ def test_if_none_keeps_it_the_one_that_breaks_it_least():
     assert shortest_feasible([worse, bad]) == bad
 
 
+def test_if_none_keeps_it_the_shortest_that_is_not_surely_broken():
+    # 20 misses by 0.014 with a standard error of 0.017, so it may be feasible; 30 is not.
+    early = Candidate(10, 0.887, 91, -0.003, 0.012)
+    short = Candidate(20, 0.871, 55, -0.014, 0.017)
+    broken = Candidate(30, 0.840, 40, -0.040, 0.019)
+    assert shortest_feasible([early, short, broken]) == short
+    assert not short.feasible
+
+
 def test_nothing_to_choose_from():
     with pytest.raises(ValueError):
         shortest_feasible([])

@@ -64,7 +64,13 @@ def checkpoints(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], boo
         best, feasible = int(progress["recommended"]), bool(progress["feasible"])
     else:
         found = [
-            Candidate(step, record["accuracy"], record["tokens"], record["margin"])
+            Candidate(
+                step,
+                record["accuracy"],
+                record["tokens"],
+                record["margin"],
+                record.get("standard_error", 0.0),
+            )
             for step, record in records.items()
             if record.get("margin") is not None
         ]

@@ -16,23 +16,35 @@ class Candidate:
     accuracy: float
     length: float
     margin: float
+    standard_error: float = 0.0  # of the margin
 
     @property
     def feasible(self) -> bool:
         """Accuracy at the floor or above."""
         return self.margin >= -EDGE
 
+    @property
+    def doubtful(self) -> bool:
+        """Not feasible, but by no more than the measurement's own noise."""
+        return not self.feasible and self.margin >= -self.standard_error
+
 
 def shortest_feasible(candidates: Sequence[Candidate]) -> Candidate:
-    """The shortest that keeps the guard; if none does, the one that breaks it least.
+    """The shortest that keeps the guard.
 
-    Of those that are as good as equally short the most accurate is taken.
+    If none does, the shortest that may: a long one whose figure is better by noise alone is no
+    better. If none may, the one that breaks it least.
     """
     if not candidates:
         raise ValueError("There is no checkpoint to choose from.")
-    feasible = [candidate for candidate in candidates if candidate.feasible]
-    if feasible:
-        limit = (1 + EQUALLY_SHORT) * min(candidate.length for candidate in feasible)
-        short = [candidate for candidate in feasible if candidate.length <= limit]
-        return max(short, key=lambda c: (c.accuracy, -c.length, -c.step))
+    for some in ([c for c in candidates if c.feasible], [c for c in candidates if c.doubtful]):
+        if some:
+            return _shortest(some)
     return max(candidates, key=lambda c: (c.margin, -c.step))
+
+
+def _shortest(candidates: Sequence[Candidate]) -> Candidate:
+    """Of those that are as good as equally short the most accurate."""
+    limit = (1 + EQUALLY_SHORT) * min(candidate.length for candidate in candidates)
+    short = [candidate for candidate in candidates if candidate.length <= limit]
+    return max(short, key=lambda c: (c.accuracy, -c.length, -c.step))

@@ -51,7 +51,13 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
 def recommended(records: dict[int, dict[str, Any]]) -> Candidate:
     """The shortest feasible checkpoint by these records, step → record."""
     candidates = [
-        Candidate(step, record["accuracy"], record["tokens"], record["margin"])
+        Candidate(
+            step,
+            record["accuracy"],
+            record["tokens"],
+            record["margin"],
+            record.get("standard_error", 0.0),
+        )
         for step, record in records.items()
         if record["margin"] is not None
     ]
