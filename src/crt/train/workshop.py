@@ -127,10 +127,9 @@ class Workshop:
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
-            seeds = [REFERENCE_SEED]
-            if settings.mode == "fresh":  # another draw for every batch, the same on resuming
-                seeds.append(int(digest(*(problem.id for problem in problems))[:8], 16))
-            return policy.rollouts(problems, settings.rollouts, *seeds)
+            # One stream for all batches would be lucky or unlucky in all of them together.
+            own = int(digest(*(problem.id for problem in problems))[:8], 16)
+            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, own)
 
         about = self.about(model, vllm=engine is not None)
         store = Store(self.cache, about) if settings.mode == "cached" else None
