@@ -13,6 +13,7 @@ from crt.cli import main
 from crt.commands.train import recommendation
 from crt.core.feasible import EQUALLY_SHORT
 from crt.errors import GradingError
+from crt.recipes import load_recipe
 from crt.run import Run
 from crt.train.choice import FINAL_DRAW, recommended
 from crt.train.workshop import Workshop
@@ -84,6 +85,19 @@ def test_the_recommended_checkpoint_was_measured_again_with_another_draw(whole, 
     rollouts = workshop.measured(policy, 3, step, FINAL_DRAW)
     workshop.close()
     assert sum(r.length for r in rollouts) / len(rollouts) == record["tokens"]
+
+
+def test_batches_of_the_reference_are_drawn_apart(tiny, tmp_path):
+    # A model without weights says the same whatever it is asked, so only the draw can differ.
+    workshop = Workshop(load_recipe(tiny / "recipe.toml"), tmp_path)
+    for weights in workshop.base.model.parameters():
+        weights.data.zero_()
+    reference = workshop.reference(workshop.base)
+    one, other = (reference.rollouts([p.id])[p.id] for p in workshop.problems[0][:2])
+    again = workshop.reference(workshop.base).rollouts([one[0].problem_id])
+    workshop.close()
+    assert [r.text for r in one] != [r.text for r in other]
+    assert again[one[0].problem_id] == one
 
 
 def test_only_what_could_be_graded_can_be_chosen():
