@@ -32,6 +32,8 @@ save_every = 2
 [sampling]
 group_size = 4
 max_tokens = 10
+[preflight]
+max_truncated = 1.0
 [reference]
 rollouts = 4
 [validation]

@@ -11,7 +11,7 @@ from crt.run import Run
 
 RECIPE = """
 name = "alarmed"
-seed = 5
+seed = {seed}
 model = {{ name = "{model}", dtype = "float32" }}
 prompt.instruction = "{{question}}"
 data.train = ["{data}"]
@@ -41,7 +41,7 @@ def alarmed(folder: Path, model: Path, answers: list[str], moment: str = "never"
     data = folder / "data.jsonl"
     rows = [{"id": f"q{i}", "question": f"red {i}", "answer": a} for i, a in enumerate(answers)]
     data.write_text("\n".join(map(json.dumps, rows)))
-    settings = {"method": "crt_1s", "cap": 8, "rate": 1e-3, "kl": 0.0} | set_
+    settings = {"seed": 5, "method": "crt_1s", "cap": 8, "rate": 1e-3, "kl": 0.0} | set_
     (folder / "r.toml").write_text(RECIPE.format(model=model, data=data, **settings))
     return train(folder, folder / "run", moment, 4, recipe="r.toml")
 
@@ -102,7 +102,7 @@ def test_length_alone_collapses_to_empty_answers(models, tmp_path):
 
 
 def test_accuracy_far_below_the_floor_for_long(models, tmp_path):
-    done = alarmed(tmp_path, models / "right", ["0"] * 12, rate=10.0)
+    done = alarmed(tmp_path, models / "right", ["0"] * 12, seed=4, rate=10.0)
     run = stopped(tmp_path, done, "under the floor for 30 steps", "Lower optim.learning_rate")
     assert all(row["accuracy"] < 0.5 for row in run.steps[-30:])
 

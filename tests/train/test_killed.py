@@ -8,7 +8,7 @@ from trained import rows, same, train
 from crt.run import Run
 
 LORA = ("[prompt]", "lora.rank = 2\n[prompt]")
-FRESH = ("[reference]", '[preflight]\nmax_truncated = 1.0\n[reference]\nmode = "fresh"')
+FRESH = ("[reference]", '[reference]\nmode = "fresh"')
 
 
 def recipe(tiny: Path, name: str, *changes: tuple[str, str]) -> str:

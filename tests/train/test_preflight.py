@@ -71,7 +71,9 @@ def test_a_slack_below_the_noise_is_noted():
 )
 def test_what_cannot_work_leaves_no_directory(tiny: Path, tmp_path, capsys, change, sentence):
     run = tmp_path / "run"
-    assert main(["train", str(tiny / "recipe.toml"), "--out", str(run), "--set", change]) == 2
+    limit = ["--set", "preflight.max_truncated=0.2"]
+    words = ["train", str(tiny / "recipe.toml"), "--out", str(run), "--set", change, *limit]
+    assert main(words) == 2
     assert sentence in capsys.readouterr().err
     assert not run.exists()
 
