@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from crt.core.feasible import Candidate, shortest_feasible
+from crt.core.feasible import candidates_of, shortest_feasible
 from crt.run import CONFIG, Run
 
 How = Literal["absent", "unfinished", "finished", "stopped"]
@@ -63,17 +63,7 @@ def checkpoints(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], boo
     if "recommended" in progress:
         best, feasible = int(progress["recommended"]), bool(progress["feasible"])
     else:
-        found = [
-            Candidate(
-                step,
-                record["accuracy"],
-                record["tokens"],
-                record["margin"],
-                record.get("standard_error", 0.0),
-            )
-            for step, record in records.items()
-            if record.get("margin") is not None
-        ]
+        found = candidates_of(records)
         if not found:
             return {"last": max(records)}, False
         chosen = shortest_feasible(found)

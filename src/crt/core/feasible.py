@@ -1,7 +1,8 @@
 """What a run hands over: CRPO's promise holds for the feasible iterates, not for the last one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from crt.core.guard import EDGE
 
@@ -27,6 +28,21 @@ class Candidate:
     def doubtful(self) -> bool:
         """Not feasible, but by no more than the measurement's own noise."""
         return not self.feasible and self.margin >= -self.standard_error
+
+
+def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
+    """Checkpoints by their records, step → record, without those that could not be graded."""
+    return [
+        Candidate(
+            step,
+            record["accuracy"],
+            record["tokens"],
+            record["margin"],
+            record.get("standard_error", 0.0),
+        )
+        for step, record in records.items()
+        if record.get("margin") is not None
+    ]
 
 
 def shortest_feasible(candidates: Sequence[Candidate]) -> Candidate:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from crt.core.batch import batch_of
-from crt.core.feasible import Candidate, shortest_feasible
+from crt.core.feasible import Candidate, candidates_of, shortest_feasible
 from crt.errors import GradingError
 from crt.files import write_json
 from crt.run import RECORD, Run
@@ -50,17 +50,7 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
 
 def recommended(records: dict[int, dict[str, Any]]) -> Candidate:
     """The shortest feasible checkpoint by these records, step → record."""
-    candidates = [
-        Candidate(
-            step,
-            record["accuracy"],
-            record["tokens"],
-            record["margin"],
-            record.get("standard_error", 0.0),
-        )
-        for step, record in records.items()
-        if record["margin"] is not None
-    ]
+    candidates = candidates_of(records)
     if not candidates:
         raise GradingError(
             f"none of {len(records)} checkpoints could be graded on the validation problems, so "
