@@ -135,14 +135,29 @@ def test_arora_zanette_compares_correct_responses_among_themselves():
 
 def test_dapo_punishes_within_the_buffer_alone():
     # free to 200 − 50 = 150, at 175 half of the penalty, at 200 all of it, right or wrong
-    objective = DapoOverlong(limit=200, buffer=50)
+    objective = DapoOverlong(limit=200, buffer=50, penalty=1.0)
     assert rewards(objective, [1, 1, 1, 0], [150, 175, 200, 400]) == pytest.approx(
         [1.0, 0.5, 0.0, -1.0]
     )
 
 
+def test_dapo_weighs_its_punishment_as_its_paper_does():
+    # its paper: ±1 and a punishment of 1 at the cap, so 1, 0 and −1; ours is (r + 1)/2
+    theirs = np.array([1.0, 1.0 - 1.0, -1.0, -1.0 - 1.0])
+    ours = rewards(DapoOverlong(limit=200, buffer=50), [1, 1, 0, 0], [100, 200, 100, 200])
+    assert ours == pytest.approx((theirs + 1) / 2)
+
+
 def test_laser_adds_a_bonus_within_the_target():
-    assert rewards(Laser(target=100), [1, 1, 0, 0], [100, 101, 50, 500]).tolist() == [1.5, 1, 0, 0]
+    values = rewards(Laser(target=100, bonus=0.5), [1, 1, 0, 0], [100, 101, 50, 500])
+    assert values.tolist() == [1.5, 1, 0, 0]
+
+
+def test_laser_weighs_its_bonus_as_its_paper_does():
+    # its paper: 1 for correct, −0.5 for wrong and a bonus of 0.5; ours is (r + 0.5)/1.5
+    theirs = np.array([1.0 + 0.5, 1.0, -0.5, -0.5])
+    ours = rewards(Laser(target=100), [1, 1, 0, 0], [100, 101, 50, 500])
+    assert ours == pytest.approx((theirs + 0.5) / 1.5)
 
 
 def test_short_rl_rewards_length_while_accuracy_is_near_its_best():

@@ -108,10 +108,14 @@ class L1Max:
 
 @dataclass(frozen=True)
 class Laser:
-    """LASER: a bonus for a correct response within the target, r = c + β·c·1[L ≤ L_T]."""
+    """LASER: a bonus for a correct response within the target, r = c + β·c·1[L ≤ L_T].
+
+    In its paper the bonus is 0.5 and correct and wrong differ by 1.5, so β = 1/3 has the same
+    proportion.
+    """
 
     target: int = 4096  # L_T
-    bonus: float = 0.5  # β
+    bonus: float = 0.5 / 1.5  # β
 
     guarded: ClassVar[bool] = False
 
@@ -130,12 +134,13 @@ class Laser:
 class DapoOverlong:
     """DAPO's soft overlong punishment: r = c + clip((L_max − B − L)/B, −1, 0)·penalty.
 
-    Free up to `limit − buffer` tokens, then linear down to −penalty at `limit`.
+    Free up to `limit − buffer` tokens, then linear down to −penalty at `limit`. In its paper the
+    punishment is 1 and correct and wrong differ by 2, so a penalty of 0.5 has the same proportion.
     """
 
     limit: int = 20480  # L_max
     buffer: int = 4096  # B
-    penalty: float = 1.0
+    penalty: float = 0.5
 
     guarded: ClassVar[bool] = False
 
