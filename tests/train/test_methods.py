@@ -20,8 +20,8 @@ from crt.files import read_json
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.tasks.prompts import Prompt
-from crt.train.fit import Stage, prompts_of
 from crt.train.order import problem_order
+from crt.train.stage import Stage, prompts_of
 from crt.train.workshop import Workshop
 
 METHOD = re.compile(r"\[method\].*?(?=\[schedule\])", re.DOTALL)

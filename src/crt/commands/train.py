@@ -84,7 +84,7 @@ def carry_out(run: "Run") -> int:
     from crt.engines.ranks import Ranks
     from crt.errors import EngineError
     from crt.train.budget import generated
-    from crt.train.fit import Interrupted
+    from crt.train.stage import Interrupted
     from crt.train.stages import train
     from crt.train.view import View
     from crt.train.workshop import Workshop

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,26 +12,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.core.advantage import Estimator
-from crt.core.batch import Array, Batch, TruncatedAs, batch_of
+from crt.core.batch import Array, Batch, TruncatedAs
 from crt.core.objectives import Objective
-from crt.core.signal import Signal, signal
 from crt.core.state import state_of, with_state
+from crt.engines.deciding import ReferenceFor, Step, decide
 from crt.engines.padding import packed, scored_by_length
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
 
 STATE_FILE = "objective.json"
-
-ReferenceFor = Callable[[Sequence[str]], Batch | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What one training step was: its signal, and the problems that could not be graded."""
-
-    signal: Signal | None  # None when no problem could be graded
-    left_out: tuple[str, ...]
 
 
 class CRTTrainer(GRPOTrainer):
@@ -107,23 +96,11 @@ class CRTTrainer(GRPOTrainer):
 
     def _decide(self) -> tuple[Array, Step]:
         """(P, G) advantages, 0 for problems left out; the same on every rank."""
-        size = cast(int, self.num_generations)
-        batch, _ = batch_of(
-            rollouts_of(self._generated, self._rewards, self._budgets), self.truncated_as
+        rollouts = rollouts_of(self._generated, self._rewards, self._budgets)
+        advantages, step, self.objective = decide(
+            self.objective, rollouts, self.reference, self.estimator, self.truncated_as
         )
-        reference = self.reference(batch.problem_ids) if batch else None
-        asked = [problem_id for problem_id, _, _ in self._generated[::size]]
-        both = _problems(batch) & _problems(reference)
-        graded = [problem_id for problem_id in asked if problem_id in both]
-        left_out = tuple(problem_id for problem_id in asked if problem_id not in both)
-        advantages = np.zeros((len(asked), size))
-        if batch is None or reference is None or not graded:
-            return advantages, Step(None, left_out)
-        step, self.objective = signal(
-            self.objective, batch.select(graded), reference, self.estimator
-        )
-        advantages[[asked.index(p) for p in graded]] = step.advantages
-        return advantages, Step(step, left_out)
+        return advantages, step
 
     def _show(self, advantages: list[float]) -> None:
         """TRL's table of completions shows our advantages; its log shows our row."""
@@ -191,10 +168,6 @@ class CRTTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
             self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
-
-
-def _problems(batch: Batch | None) -> frozenset[str]:
-    return frozenset(batch.problem_ids if batch else ())
 
 
 def rollouts_of(

@@ -13,8 +13,6 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from crt.core.budgets import budgets
-from crt.core.objectives import Objective
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.ranks import Ranks
@@ -22,29 +20,14 @@ from crt.engines.rollouts import FastRollouts, VllmRollouts
 from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
 from crt.run import STATE, Run
-from crt.tasks.prompts import Prompt, render
+from crt.tasks.prompts import Prompt
 from crt.train.correctness import Correctness
 from crt.train.measure import Floor, measured
-from crt.train.order import problem_order
 from crt.train.recorder import FINISHED, Recorder
 from crt.train.reference import Reference
+from crt.train.stage import Interrupted, Stage, ended_at, order_of, prompts_of
 from crt.train.workshop import Workshop
 from crt.types import Problem
-
-Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What is optimised, from which model, over which of the run's steps."""
-
-    number: int
-    objective: Objective
-    start: str  # the model it starts from, by name or folder
-    first: int  # the run's step before its first
-    steps: int  # at most
-    guarded: bool = True
-    over: Callable[[Rows], bool] = lambda rows: False
 
 
 @dataclass(frozen=True)
@@ -56,10 +39,6 @@ class Material:
     problems: list[Problem]
     prompts: list[Prompt]
     reference: Reference
-
-
-class Interrupted(Exception):
-    """The process was asked to end; what is done is saved."""
 
 
 def fit(
@@ -74,12 +53,7 @@ def fit(
     saved = left_at(run, stage, workshop.ranks)
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
-    order = problem_order(
-        workshop.problems[0],
-        run.config.schedule.problems_per_step,
-        stage.first + stage.steps,
-        run.config.seed,
-    )[stage.first :]
+    order = order_of(run, workshop, stage)
     asked = [problem for step in order for problem in step]
     prompts = prompts_of(workshop, stage, order)
     workshop.sample_ahead(reference, asked)
@@ -96,23 +70,6 @@ def fit(
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     if recorder.terminated:
         raise Interrupted
-
-
-def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
-    """What is sent in each step; a problem may come again with another budget."""
-    template, seed = workshop.template, workshop.config.seed
-    rendered: dict[tuple[str, int | None], Prompt] = {}
-    sent: list[Prompt] = []
-    for number, problems in enumerate(order, stage.first):
-        asked: list[int | None] = [None] * len(problems)
-        if template.settings.budget != "none":
-            ids = [problem.id for problem in problems]
-            asked = [int(each) for each in budgets(stage.objective, seed, number, ids)]
-        for problem, budget in zip(problems, asked, strict=True):
-            if (problem.id, budget) not in rendered:
-                rendered[problem.id, budget] = render(problem, template, budget)
-            sent.append(rendered[problem.id, budget])
-    return sent
 
 
 def make_trainer(
@@ -161,12 +118,6 @@ def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
         run.forget_after(stage.first + (step_of(saved) if saved else 0))
     ranks.wait()
     return last_finished(folder)
-
-
-def ended_at(run: Run, stage: Stage, step: int) -> bool:
-    """Whether the stage was over at this saved step: a kill came before the run could note it."""
-    rows = [row for row in run.steps if row["stage"] == stage.number and row["step"] <= step]
-    return step == stage.first + stage.steps or stage.over(rows)
 
 
 def last_finished(folder: Path) -> Path | None:

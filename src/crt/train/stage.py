@@ -1,0 +1,87 @@
+"""One stage of training, whichever engine carries it out: what it optimises, asks, and its end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from crt.core.budgets import budgets
+from crt.core.methods import TwoStage
+from crt.core.objectives import Objective
+from crt.run import Run
+from crt.tasks.prompts import Prompt, render
+from crt.train.budget import Budget
+from crt.train.order import problem_order
+from crt.train.workshop import Workshop
+from crt.types import Problem
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is optimised, from which model, over which of the run's steps."""
+
+    number: int
+    objective: Objective
+    start: str  # the model it starts from, by name or folder
+    first: int  # the run's step before its first
+    steps: int  # at most
+    guarded: bool = True
+    over: Callable[[Rows], bool] = lambda rows: False
+
+
+class Interrupted(Exception):
+    """The process was asked to end; what is done is saved."""
+
+
+def stage_of(run: Run) -> Stage:
+    """The one a run is in, by its configuration and its progress."""
+    method, start = run.config.method, run.config.model.name
+    steps, tokens = run.config.schedule.steps, run.config.schedule.tokens
+    if not isinstance(method, TwoStage):
+        return Stage(1, method, start, 0, steps, method.guarded, Budget(tokens).spent)
+    if "stage_one_ended" not in run.progress:
+        saturation = method.saturation
+
+        def saturated(rows: Rows) -> bool:
+            lengths = [row["tokens"] for row in rows if "tokens" in row]
+            return saturation.reached(lengths, steps, Budget(tokens).share(rows))
+
+        return Stage(1, method.shorten, start, 0, int(saturation.latest * steps), over=saturated)
+    ended = run.progress["stage_one_ended"]
+    start = str(run.checkpoint(run.progress["stage_two_from"]))
+    over = Budget.after(tokens, run.steps, ended).spent
+    return Stage(2, method.refine, start, ended, steps - ended, over=over)
+
+
+def order_of(run: Run, workshop: Workshop, stage: Stage) -> list[list[Problem]]:
+    """The problems of each of its steps."""
+    return problem_order(
+        workshop.problems[0],
+        run.config.schedule.problems_per_step,
+        stage.first + stage.steps,
+        run.config.seed,
+    )[stage.first :]
+
+
+def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
+    """What is sent in each step; a problem may come again with another budget."""
+    template, seed = workshop.template, workshop.config.seed
+    rendered: dict[tuple[str, int | None], Prompt] = {}
+    sent: list[Prompt] = []
+    for number, problems in enumerate(order, stage.first):
+        asked: list[int | None] = [None] * len(problems)
+        if template.settings.budget != "none":
+            ids = [problem.id for problem in problems]
+            asked = [int(each) for each in budgets(stage.objective, seed, number, ids)]
+        for problem, budget in zip(problems, asked, strict=True):
+            if (problem.id, budget) not in rendered:
+                rendered[problem.id, budget] = render(problem, template, budget)
+            sent.append(rendered[problem.id, budget])
+    return sent
+
+
+def ended_at(run: Run, stage: Stage, step: int) -> bool:
+    """Whether the stage was over at this saved step: a kill came before the run could note it."""
+    rows = [row for row in run.steps if row["stage"] == stage.number and row["step"] <= step]
+    return step == stage.first + stage.steps or stage.over(rows)
