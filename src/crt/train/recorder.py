@@ -1,8 +1,5 @@
 """What training leaves behind: a row and the rollouts of every step, checkpoints with a record."""
 
-import math
-import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +8,14 @@ from typing import Any
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from crt.engines.local import STATE_FILE, CRTTrainer, Step
+from crt.engines.deciding import Step
+from crt.engines.local import STATE_FILE, CRTTrainer
 from crt.engines.ranks import Ranks
 from crt.errors import EngineError
 from crt.files import write_json
 from crt.run import RECORD, Run
 from crt.train.alarms import alarm, broken_weights
+from crt.train.record import finite, keep_checkpoint, last_good, limit_ungraded
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
 FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
@@ -59,7 +58,7 @@ class Recorder(TrainerCallback):
             self.pending |= step.signal.row
         if self.ranks.writes:
             self.run.add_rollouts(number, rollout_records(trainer))
-        self._limit_ungraded(step)
+        limit_ungraded(self.run, step, number)
         self.sampled = time.monotonic()
 
     def on_log(
@@ -84,7 +83,7 @@ class Recorder(TrainerCallback):
             self.run.add_step(row)
             self.show(row)
         if broken:
-            raise EngineError(f"training was stopped: {broken} {self._last_good()}")
+            raise EngineError(f"training was stopped: {broken} {last_good(self.run)}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the stage when it is over, and saves first when the process is asked to end."""
@@ -115,36 +114,13 @@ class Recorder(TrainerCallback):
     def _checkpoint(self, saved: Path, step: int) -> None:
         """The weights under the run's own name, with a record; whole or absent."""
         found = self.measure(step)  # by all processes together
-        if not self.ranks.writes:
-            return
-        target = self.run.checkpoint(step)
-        shutil.rmtree(target, ignore_errors=True)
-        aside = target.with_name(f".unfinished-{target.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        for file in saved.iterdir():
-            if file.is_file() and not file.name.startswith(TRAINER_FILES):
-                os.link(file, aside / file.name)  # no second copy on disk
-        write_json(aside / RECORD, {"step": step, "stage": self.stage} | found)
-        aside.replace(target)
-
-    def _limit_ungraded(self, step: Step) -> None:
-        counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
-        share = len(step.left_out) / max(1, len(step.left_out) + counted)
-        limit, number = self.run.config.grading.ungraded_limit, self.pending["step"]
-        if share > limit and len(step.left_out) > 1:
-            raise EngineError(
-                f"training was stopped: {share:.0%} of the problems of step {number} "
-                f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
-                f"Look at the answers in the data and at {self.run.rollouts_file(number)}, give "
-                f"the grader more time, or raise grading.ungraded_limit. {self._last_good()}"
-            )
-
-    def _last_good(self) -> str:
-        good = [step for step, record in self.run.checkpoints.items() if record.get("feasible")]
-        if not good:
-            return "No checkpoint was feasible before that."
-        return f"The last feasible checkpoint is {self.run.checkpoint(good[-1])}."
+        if self.ranks.writes:
+            files = [
+                file
+                for file in saved.iterdir()
+                if file.is_file() and not file.name.startswith(TRAINER_FILES)
+            ]
+            keep_checkpoint(self.run, step, files, {"stage": self.stage} | found)
 
 
 def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
@@ -158,8 +134,3 @@ def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
         | {"tokens": lengths[i][0], "stop": lengths[i][1], "advantage": advantages[i]}
         for i, values in enumerate(zip(*columns.values(), strict=True))
     ]
-
-
-def finite(value: float | None) -> float | None:
-    """JSON has no NaN, and TRL makes None of some: absent is not 0."""
-    return value if value is not None and math.isfinite(value) else None

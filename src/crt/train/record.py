@@ -1,0 +1,53 @@
+"""What every engine leaves in a run's directory, and when it must stop for it."""
+
+import math
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crt.engines.deciding import Step
+from crt.errors import EngineError
+from crt.files import write_json
+from crt.run import RECORD, Run
+
+
+def keep_checkpoint(run: Run, step: int, files: Iterable[Path], found: Mapping[str, Any]) -> None:
+    """A model's files under the run's own name, with a record; whole or absent."""
+    target = run.checkpoint(step)
+    shutil.rmtree(target, ignore_errors=True)
+    aside = target.with_name(f".unfinished-{target.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for file in files:
+        os.link(file, aside / file.name)  # no second copy on disk
+    write_json(aside / RECORD, {"step": step, **found})
+    aside.replace(target)
+
+
+def limit_ungraded(run: Run, step: Step, number: int) -> None:
+    """Stops a run whose grader does not work: its figures would be of the rest alone."""
+    counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
+    share = len(step.left_out) / max(1, len(step.left_out) + counted)
+    limit = run.config.grading.ungraded_limit
+    if share > limit and len(step.left_out) > 1:
+        raise EngineError(
+            f"training was stopped: {share:.0%} of the problems of step {number} "
+            f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
+            f"Look at the answers in the data and at {run.rollouts_file(number)}, give "
+            f"the grader more time, or raise grading.ungraded_limit. {last_good(run)}"
+        )
+
+
+def last_good(run: Run) -> str:
+    """The last checkpoint that kept the guard, for whoever reads why a run was stopped."""
+    good = [step for step, record in run.checkpoints.items() if record.get("feasible")]
+    if not good:
+        return "No checkpoint was feasible before that."
+    return f"The last feasible checkpoint is {run.checkpoint(good[-1])}."
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no NaN, and TRL makes None of some: absent is not 0."""
+    return value if value is not None and math.isfinite(value) else None
