@@ -57,12 +57,19 @@ def test_importing_the_core_loads_no_torch():
 
 
 def test_importing_crt_loads_nothing_heavy():
-    assert not loaded_after("import crt") & {"numpy", "torch", "pydantic", "sympy", "rich"}
+    heavy = {"numpy", "torch", "pydantic", "sympy", "rich", "typing", "re"}
+    assert not loaded_after("import crt") & heavy
 
 
 def test_help_loads_nothing_heavy():
     loaded = loaded_after("from crt.cli import main; main([])")
-    assert not loaded & {"numpy", "torch", "pydantic", "sympy", "rich"}
+    assert not loaded & {"numpy", "torch", "pydantic", "sympy", "rich", "typing", "shutil"}
+
+
+def test_help_is_as_wide_as_it_is_told_to_be(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 58
 
 
 @pytest.mark.parametrize("verb", [["train", RECIPE], ["demo"], ["ask", "How many?"]])

@@ -4,9 +4,10 @@ The names below load when they are first used, so that `import crt` is quick.
 """
 
 import importlib
-from typing import TYPE_CHECKING
 
 from crt.version import __version__
+
+TYPE_CHECKING = False  # true to type checkers; importing `typing` would double the time this takes
 
 if TYPE_CHECKING:
     from crt.config import RunConfig

@@ -45,14 +45,32 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="crt",
         description="Make a reasoning language model think shorter without getting worse.",
+        formatter_class=_as_wide_as_the_terminal,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="<verb>", title="verbs")
     for name, line in VERBS.items():
-        chosen = verbs.add_parser(name, help=line, description=line.capitalize() + ".")
+        chosen = verbs.add_parser(
+            name,
+            help=line,
+            description=line.capitalize() + ".",
+            formatter_class=_as_wide_as_the_terminal,
+            add_help=name == verb,
+        )
         if name == verb:
             importlib.import_module(module_of(name)).add_arguments(chosen)
     return parser
+
+
+def _as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
+    """Told the width, argparse does not load shutil and all its compression for it."""
+    columns = os.environ.get("COLUMNS", "")
+    if not columns.isdecimal():
+        try:
+            columns = os.get_terminal_size().columns
+        except OSError:  # no terminal
+            columns = 80
+    return argparse.HelpFormatter(prog, width=max(int(columns), 40) - 2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
