@@ -110,13 +110,33 @@ def test_a_grid_goes_over_what_it_varies(recipes):
 def test_the_recipes_own_value_is_run_once(recipes):
     found = named([str(recipes["two"])], [], [])
     grid = {"reference.rollouts": [2, 4], "method.shorten.tolerance": [0.0, 0.1]}
-    jobs = sensitivity_jobs(found, grid, [1])  # 4 and 0.0 are the recipe's own
+    jobs = sensitivity_jobs(found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
     assert [dict(job.values) for job in jobs] == [
         {},
         {"reference.rollouts": 2},
         {"method.shorten.tolerance": 0.1},
     ]
     assert setting(jobs[0].config, "method.shorten.slack") == "auto"
+
+
+def test_settings_may_be_turned_together(recipes):
+    key = "method.shorten.length_on+method.refine.length_on"
+    found = named([str(recipes["two"])], [], [])
+    own, both = sensitivity_jobs(found, {"two": {key: ["all", "correct_only"]}}, [1])
+    assert overrides(both.values) == [f'{each}="correct_only"' for each in key.split("+")]
+    method = both.config.model_dump()["method"]
+    assert {method[stage]["length_on"] for stage in ("shorten", "refine")} == {"correct_only"}
+    assert setting(own.config, key) == "all"  # the recipe's own is run once
+
+
+def test_the_grid_of_the_repository(capsys):
+    """Its settings exist, and the recipe's own value of each is among them."""
+    words = ["bench-methods", "sensitivity", str(ROOT / "recipes/methods/crt.toml"), "--dry-run"]
+    grids = ["--grids", str(ROOT / "benchmarks/sensitivity.toml"), "--seeds", "1"]
+    budget = ["--set", "schedule.tokens=1000", "--out", "nowhere"]
+    assert main([*words, *grids, *budget]) == 0
+    # 4 + 3 + 3 + 3 + 2 values, less the recipe's own five, plus the recipe once
+    assert "11 runs" in capsys.readouterr().out
 
 
 def test_tuned_settings_go_to_their_recipe(recipes, tmp_path):

@@ -9,6 +9,7 @@ from crt.bench.collect import collect
 from crt.bench.outcome import outcome
 from crt.bench.plan import Comparison, Job, planned, write
 from crt.bench.results import shown, tables_of, write_results
+from crt.bench.sensitivity import points
 from crt.bench.tune import chosen, trials, write_tuned
 from crt.bench.variants import method_jobs, named, sensitivity_jobs, tune_jobs
 from crt.cli import main
@@ -183,7 +184,8 @@ def test_the_rule_of_tuning(recipes, tmp_path):
 
 def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
     found = named([str(recipes["two"])], [], [])
-    jobs = sensitivity_jobs(found, {"reference.rollouts": [8, 2]}, [1])  # 4 is the recipe's own
+    grid = {"reference.rollouts": [8, 2]}  # 4 is the recipe's own
+    jobs = sensitivity_jobs(found, {"two": grid}, [1])
     comparison = planned(tmp_path / "out", "sensitivity", jobs)
     write(comparison)
     evaluated(comparison.base(1), data, 12, 100)
@@ -198,4 +200,55 @@ def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
         ("reference.rollouts", 8, 60, False),
     ]
     assert rows[1]["aes2"] == 0.5 and rows[1]["feasible"]
+    assert (rows[0]["method"], rows[0]["base_len"]) == ("two reference.rollouts=2", 100)
     assert "4 (the recipe's)" in shown(tables_of(collect(comparison)), "md", False)
+    folder = tmp_path / "docs"
+    assert main(["bench-methods", str(comparison.path), "--export", str(folder)]) == 0
+    assert json.loads((folder / "sensitivity.json").read_text()) == rows
+    assert "### reference.rollouts" in (folder / "sensitivity.md").read_text()
+    assert (folder / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_numbers_stand_before_words(recipes, data, tmp_path):
+    found = named([str(recipes["two"])], [], [])  # its own slack is auto
+    jobs = sensitivity_jobs(found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
+    comparison = planned(tmp_path / "out", "sensitivity", jobs)
+    write(comparison)
+    evaluated(comparison.base(1), data, 12, 100)
+    for job in jobs:
+        run_of(comparison, job)
+        evaluated(comparison.evaluation(job, 4), data, 12, 50)
+    values = [value for value, _ in points(collect(comparison), "method.shorten.slack")]
+    assert values == [0.01, 0.03, "auto"]
+
+
+def test_one_command_writes_what_a_page_needs(compared, tmp_path, capsys):
+    folder = tmp_path / "docs" / "results"
+    assert main(["bench-methods", str(compared.path), "--export", str(folder)]) == 0
+    assert [Path(line).name for line in capsys.readouterr().out.split()] == [
+        "methods.json", "methods_last.json", "methods.md", "methods.png",
+    ]  # fmt: skip
+    rows = json.loads((folder / "methods.json").read_text())
+    # one object a method and seed, of the recommended checkpoint
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        ("two", 1), ("two", 2), ("grpo", 1), ("grpo", 2),
+    ]  # fmt: skip
+    wanted = {"acc", "len", "aes1", "aes2", "r_zip", "ad", "ap", "ai", "base_acc", "base_len"}
+    assert all(wanted <= row.keys() and row["checkpoint"] == "recommended" for row in rows)
+    text = (folder / "methods.md").read_text()
+    assert text == (compared.path / "results.md").read_text()
+    assert r"| two | 87.50 \[" in text
+    assert (folder / "methods.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_exported_is_one_sentence(recipes, tmp_path, capsys):
+    found = named([str(recipes["two"])], [], [])
+    empty = planned(tmp_path / "empty", "methods", method_jobs(found, [1]))
+    grid = {"two": {"optim.learning_rate": [0.1]}}
+    tuned = planned(tmp_path / "tuned", "tune", tune_jobs(found, grid, 0))
+    for comparison, why in ((empty, "no result yet"), (tuned, "no results to export")):
+        write(comparison)
+        assert main(["bench-methods", str(comparison.path), "--export", str(tmp_path)]) == 2
+        assert why in capsys.readouterr().err
+    assert main(["bench-methods", str(recipes["two"]), "--export", str(tmp_path)]) == 2
+    assert "--export takes the folder of a comparison" in capsys.readouterr().err

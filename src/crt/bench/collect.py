@@ -36,6 +36,7 @@ class Result:
             "seed": self.job.seed,
             "checkpoint": self.checkpoint,
             "step": self.step,
+            "run": self.job.name,
             **as_row(self.figures),
             **{f"base_{key}": value for key, value in as_row(self.base).items()},
             "feasible": self.outcome.feasible if self.checkpoint == "recommended" else None,

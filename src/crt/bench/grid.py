@@ -8,7 +8,7 @@ from typing import Any
 
 from crt.errors import ConfigError
 
-Grid = dict[str, list[Any]]  # setting → values
+Grid = dict[str, list[Any]]  # setting → values; settings joined by + are turned together
 Values = dict[str, Any]  # setting → the value tried
 
 
@@ -55,7 +55,12 @@ def one_at_a_time(grid: Grid) -> Iterator[Values]:
 
 def overrides(values: Values) -> list[str]:
     """The values as `--set` takes them."""
-    return [f"{key}={toml(value)}" for key, value in values.items()]
+    return [f"{key}={toml(value)}" for keys, value in values.items() for key in apart(keys)]
+
+
+def apart(keys: str) -> list[str]:
+    """`one.key+other.key` is two settings that have the same value."""
+    return [key.strip() for key in keys.split("+")]
 
 
 def toml(value: Any) -> str:

@@ -19,13 +19,17 @@ def write_results(comparison: Comparison) -> Results:
     """The files anew, from what is measured so far."""
     found = collect(comparison)
     write_json(comparison.path / METHODS, found.rows())
-    built = tables_of(found)
     if comparison.kind == "sensitivity":
         write_sensitivity(found)
-    if built:
-        text = render.markdown(built, intervals=True) + "\n" + LEGEND + "\n"
-        write_text(comparison.path / RESULTS, f"{heading(comparison)}\n\n{text}")
+    if found.results:
+        write_text(comparison.path / RESULTS, text_of(found))
     return found
+
+
+def text_of(found: Results) -> str:
+    """The tables as a page, with intervals."""
+    text = render.markdown(tables_of(found), intervals=True)
+    return f"{heading(found.comparison)}\n\n{text}\n{LEGEND}\n"
 
 
 def tables_of(found: Results) -> list[Table]:

@@ -12,6 +12,7 @@ from crt.evaluate.tables import Cell, Table
 from crt.files import write_json
 
 SENSITIVITY = "sensitivity.json"
+KEPT = ("acc", "len", "aes1", "aes2", "ad", "base_acc", "base_len", "feasible", "outcome")
 COLUMNS = (
     ("acc", "Acc", 2), ("len", "Len", 1), ("aes2", "AES2", 3), ("ad", "AD%", 1),
     ("worst", "worst seed", 2), ("feasible", "feasible", 0),
@@ -25,7 +26,8 @@ def write_sensitivity(results: Results) -> None:
             "setting": key,
             "value": value,
             "seed": each.job.seed,
-            **{name: each.row()[name] for name in ("acc", "len", "aes2", "feasible", "outcome")},
+            "method": each.job.method,
+            **{name: each.row()[name] for name in KEPT},
             "own": not each.job.values,
         }
         for key in settings(results)
@@ -46,14 +48,19 @@ def settings(results: Results) -> list[str]:
 
 
 def points(results: Results, key: str) -> list[tuple[Any, list[Result]]]:
-    """Value → its results over seeds, numbers in their order; the recipe's own is among them."""
+    """Value → its results over seeds, numbers first; the recipe's own is among them."""
     found: list[tuple[Any, list[Result]]] = []
     for jobs in results.comparison.methods.values():
         measured = results.of(jobs[0].method, "recommended")
         if measured and (not jobs[0].values or key in jobs[0].values):
             found.append((_value(jobs[0], key), measured))
-    numbers = all(isinstance(value, int | float) for value, _ in found)
-    return sorted(found, key=lambda point: point[0]) if numbers else found
+    return sorted(found, key=lambda point: _place(point[0]))
+
+
+def _place(value: Any) -> tuple[bool, float]:
+    """Numbers in their order, words behind them as the grid has them."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not number, value if number else 0.0
 
 
 def _value(job: Job, key: str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.bench import fairness
-from crt.bench.grid import Grid, Values, every_combination, one_at_a_time, overrides, toml
+from crt.bench.grid import Grid, Values, apart, every_combination, one_at_a_time, overrides, toml
 from crt.bench.plan import Job
 from crt.config import RunConfig
 from crt.errors import ConfigError
@@ -51,16 +51,21 @@ def tune_jobs(recipes: Recipes, grids: Mapping[str, Grid], seed: int) -> list[Jo
             label = spoken(name, values)
             config = config_for(place, label, [*sets, *overrides(values)], seed)
             jobs.append(Job(label, name, config, values))
-    varied = {key for grid in grids.values() for key in grid}
+    varied = {key for grid in grids.values() for keys in grid for key in apart(keys)}
     fairness.check([(job.method, job.config) for job in jobs], varied)
     return jobs
 
 
-def sensitivity_jobs(recipes: Recipes, grid: Grid, seeds: Sequence[int]) -> list[Job]:
+def sensitivity_jobs(
+    recipes: Recipes, grids: Mapping[str, Grid], seeds: Sequence[int]
+) -> list[Job]:
     """The recipe as it is, and every value of every setting alone."""
-    if len(recipes) != 1 or not grid:
-        raise ConfigError("sensitivity takes one recipe and --grid section.key=value,value,….")
+    if len(recipes) != 1 or not any(grids.values()):
+        raise ConfigError(
+            "sensitivity takes one recipe and --grid section.key=value,… or --grids FILE."
+        )
     ((name, (place, sets)),) = recipes.items()
+    grid = grids[name]
     jobs: list[Job] = []
     for seed in seeds:
         own = config_for(place, name, sets, seed)
@@ -70,7 +75,8 @@ def sensitivity_jobs(recipes: Recipes, grid: Grid, seeds: Sequence[int]) -> list
             config = config_for(place, label, [*sets, *overrides(values)], seed)
             if config.model_copy(update={"name": own.name}) != own:  # the recipe's own value
                 jobs.append(Job(label, name, config, values))
-    fairness.check([(job.method, job.config) for job in jobs], set(grid))
+    varied = {key for keys in grid for key in apart(keys)}
+    fairness.check([(job.method, job.config) for job in jobs], varied)
     return jobs
 
 
@@ -86,9 +92,9 @@ def spoken(name: str, values: Values) -> str:
 
 
 def setting(config: RunConfig, key: str) -> Any:
-    """A setting's value by its dotted name."""
+    """A setting's value by its dotted name; of several that go together the first one's."""
     value: Any = config.model_dump(mode="json")
-    for part in key.split("."):
+    for part in apart(key)[0].split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 

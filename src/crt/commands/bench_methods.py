@@ -14,6 +14,7 @@ USE = """\
   crt bench-methods tune RECIPE... --grid KEY=V1,V2 …      choose settings by one rule
   crt bench-methods sensitivity RECIPE --grid KEY=V1,V2 …  turn one setting at a time
   crt bench-methods DIR --table md                         tables of what is there
+  crt bench-methods DIR --export docs/results              data, tables and figure for a page
 Run again with the same words, it goes on where it was cut off."""
 
 
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its cost")
     parser.add_argument("--table", choices=FORMS, help="form of the tables (terminal)")
     parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write data, tables and figure of a comparison"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
 
     if len(args.words) == 1 and (Path(args.words[0]) / COMPARISON).is_file():
-        return show(opened(Path(args.words[0])), args)
+        there = opened(Path(args.words[0]))
+        return exported(there, args.export) if args.export else show(there, args)
+    if args.export:
+        raise ConfigError("--export takes the folder of a comparison that is there, and no recipe.")
     if args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: at least 1")
     kind, jobs = jobs_of(args)
@@ -85,15 +92,14 @@ def jobs_of(args: argparse.Namespace) -> "tuple[Kind, list[Job]]":
             )
         return "methods", method_jobs(recipes, seeds)
     grid = parsed(args.grid)
-    if kind == "sensitivity":
-        return "sensitivity", sensitivity_jobs(recipes, grid, seeds)
     own = from_file(args.grids) if args.grids else {}
     unknown = [name for name in own if name not in recipes]
     if unknown:
         raise ConfigError(f"{args.grids} has a grid for {unknown[0]!r}, which is no recipe here.")
-    return "tune", tune_jobs(
-        recipes, {name: {**own.get(name, {}), **grid} for name in recipes}, args.seed
-    )
+    grids = {name: {**own.get(name, {}), **grid} for name in recipes}
+    if kind == "sensitivity":
+        return "sensitivity", sensitivity_jobs(recipes, grids, seeds)
+    return "tune", tune_jobs(recipes, grids, args.seed)
 
 
 def devices_of(args: argparse.Namespace) -> list[str]:
@@ -121,6 +127,15 @@ def carry_out(comparison: "Comparison", args: argparse.Namespace) -> int:
     for name, why in schedule.failed.items():
         print(f"crt bench-methods: {name} failed: {why}", file=sys.stderr)
     return 1 if schedule.failed else 0
+
+
+def exported(comparison: "Comparison", folder: Path) -> int:
+    """Data, tables and figure of what is there."""
+    from crt.bench.export import export
+
+    for path in export(comparison, folder):
+        print(path)
+    return 0
 
 
 def show(comparison: "Comparison", args: argparse.Namespace) -> int:

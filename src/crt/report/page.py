@@ -17,6 +17,7 @@ from crt.report.figures import (
     failure_modes,
     plane,
     redundancy,
+    sensitivity,
     stability,
     training,
     trajectories,
@@ -30,6 +31,7 @@ from crt.version import __version__
 BUDGET = 4_000_000  # bytes of packed answers in a page
 MOST_LINEUPS = 12  # in the explorer
 NAMES = {  # in the bar above the page
+    "sensitivity": "Settings",
     "plane": "Trade-off",
     "trajectories": "Course",
     "stability": "Stability",
@@ -52,6 +54,7 @@ class Drawing:
 def drawings(material: Material) -> list[Drawing]:
     """Every figure that there is something to show of, in the order of reading."""
     found = [
+        _single("sensitivity", sensitivity, sensitivity.rows(material)),
         _single("plane", plane, plane.rows(material)),
         _single("trajectories", trajectories, trajectories.rows(material)),
         _single("stability", stability, stability.rows(material)),
@@ -182,7 +185,8 @@ def rounded(value: Any) -> Any:
 def _title(material: Material) -> str:
     names = [run.name for run in material.runs] or [lineup.label for lineup in material.lineups]
     if material.methods:
-        names = [f"{place.name}: {len(set(names))} methods compared" for place in material.places]
+        what = "settings turned" if material.turned else f"{len(set(names))} methods compared"
+        names = [f"{place.name}: {what}" for place in material.places]
     names = list(dict.fromkeys(names))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 

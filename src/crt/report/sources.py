@@ -13,6 +13,7 @@ from crt.evaluate.series import SERIES, is_run
 from crt.evaluate.store import FIGURES, MANIFEST, Evaluation, load
 from crt.evaluate.versus import all_versus
 from crt.files import read_json
+from crt.report import turned
 from crt.run import Run
 
 METHODS = "methods.json"  # of a comparison of methods
@@ -75,6 +76,7 @@ class Material:
     runs: tuple[RunView, ...] = ()
     lineups: tuple[LineUp, ...] = ()
     methods: tuple[Row, ...] = ()  # a row for each method, seed and kind of checkpoint
+    turned: tuple[Row, ...] = ()  # a row for each setting that was turned, value and seed
     notes: tuple[str, ...] = ()  # what was left out and why
 
 
@@ -146,9 +148,12 @@ def _with_comparison(found: Material, place: Path) -> Material:
     rows = read_json(place / METHODS) if (place / METHODS).is_file() else []
     if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
         raise DataError(f"{place / METHODS} is not a list of rows with `method`, `acc` and `len`.")
+    settings = turned.read(place)
+    rows = turned.renamed(rows, turned.labels(settings))
     found = replace(
         found,
         methods=(*found.methods, *rows),
+        turned=(*found.turned, *settings),
         lineups=(*found.lineups, *_by_seed(place, preferred(rows))),
     )
     for folder in sorted((place / "runs").glob("*")):
@@ -170,7 +175,7 @@ def _by_seed(place: Path, rows: Sequence[Row]) -> Iterator[LineUp]:
         folders = {"base": place / "evaluations" / f"base-seed{seed}"}
         for row in rows:
             if row.get("seed") == seed and isinstance(row.get("step"), int):
-                run = place / "evaluations" / f"{row['method']}-seed{seed}"
+                run = place / "evaluations" / str(row.get("run", f"{row['method']}-seed{seed}"))
                 folders[str(row["method"])] = run / f"step-{row['step']:04d}"
         there = {name: path for name, path in folders.items() if (path / FIGURES).is_file()}
         if "base" in there and len(there) > 1:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crt.report import measured
+from crt.report import measured, turned
 from crt.report.sources import LineUp, Material, Point, Row, RunView
 
 METHODS = {
@@ -26,6 +26,8 @@ class Certificate:
 
 def sentences(material: Material) -> list[str]:
     """What was run; what came of it; how sure that is."""
+    if material.turned:
+        return _of_settings(material)
     if material.methods:
         return _of_methods(material)
     lineup = judged(material)
@@ -181,6 +183,24 @@ def _of_methods(material: Material) -> list[str]:
         )
     told.append("Figures are means over seeds, with their range behind them.")
     return told
+
+
+def _of_settings(material: Material) -> list[str]:
+    """What was turned, and how far the figures go."""
+    rows = turned.over_seeds(material.turned)
+    seeds = max(row["seeds"] for row in rows)
+    names = ", ".join(dict.fromkeys(row["title"] for row in rows))
+    told = [f"One setting at a time is turned, with up to {seeds} seeds each: {names}."]
+    for name, word, form in (("acc", "Accuracy", ".1f"), ("len", "Length", ".0f")):
+        known = [row for row in rows if row[name] is not None]
+        if known:
+            low, high = (f(known, key=lambda row: row[name]) for f in (min, max))
+            unit = "%" if name == "acc" else "tokens"
+            told.append(
+                f"{word} goes from {low[name]:{form}} {unit} ({low['title']} = {low['value']}) to "
+                f"{high[name]:{form}} {unit} ({high['title']} = {high['value']})."
+            )
+    return [*told, "Figures are means over seeds, with their range behind them."]
 
 
 def _points(value: float) -> str:

@@ -47,6 +47,7 @@ function dressed(spec, width, tall) {
     return value;
   };
   const found = visit(spec);
+  if (spec.concat && narrow) found.columns = 1;
   if (!joined && typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
   return { ...found, config: look(palette, Boolean(spec.concat)), background: "transparent" };
 }

@@ -213,7 +213,9 @@ def _height(row: Row) -> float:
 def drawn(found: Sequence[Row]) -> "Figure":
     """The same, for print."""
     x_domain, y_domain = window(found)
-    figure, ((axis,),) = style.axes(1, 1, style.COLUMN * 1.25, 3.0)
+    told = len(named(found)) == len({row["lineup"] for row in found})
+    wide = style.COLUMN * 1.25 if told else style.PAGE
+    figure, ((axis,),) = style.axes(1, 1, wide, 3.0)
     lines = levels(found)
     for level in dict.fromkeys(row["level"] for row in lines):
         part = [row for row in lines if row["level"] == level]
@@ -225,6 +227,8 @@ def drawn(found: Sequence[Row]) -> "Figure":
     front = sorted((r["len"], r["acc"]) for r in found if r["on_front"])
     axis.plot(*zip(*front, strict=True), "--", color=LIGHT["muted"], linewidth=1, zorder=2)
     _draw_points(axis, found)
+    if not told:  # names that would stand on each other are left out: nobody can hover over paper
+        figure.legend(loc="outside right center", labelspacing=0.7)
     axis.set(xlim=x_domain, ylim=y_domain, xlabel="tokens a response", ylabel="accuracy, %")
     axis.grid(visible=False)
     return figure
@@ -244,7 +248,7 @@ def _draw_points(axis: Any, found: Sequence[Row]) -> None:
         joined = "-" if "seeds" not in found[0] else ""
         axis.errorbar(
             xs, ys, np.array([below, above]), fmt=marker, linestyle=joined, color=colour,
-            elinewidth=0.7, linewidth=0.9, zorder=3,
+            elinewidth=0.7, linewidth=0.9, zorder=3, label=part[0]["curve"],
         )  # fmt: skip
     for row in named(found):
         side = _side(row, found)
