@@ -17,7 +17,7 @@ from crt.core.batch import Batch
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.core.signal import signal
 from crt.engines.local import CRTTrainer
-from crt.engines.padding import packed
+from crt.engines.padding import left_aligned, packed
 from crt.errors import ConfigError
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -223,7 +223,9 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective)
     for pack in (True, False):
         one = trainer(tmp_path, tokenizer, objective, steps=1, learning_rate=0.0, beta=0.5)
         if not pack:
-            one._prepare_inputs = super(CRTTrainer, one)._prepare_inputs
+            stock = super(CRTTrainer, one)
+            one._prepare_inputs = stock._prepare_inputs
+            one._get_per_token_logps_and_entropies = stock._get_per_token_logps_and_entropies
         kept = []
         one.optimizer = None
         one.create_optimizer()
@@ -289,5 +291,20 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     hook.remove()
     inside = mask[:, 4:].bool()
     assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
-    # Sorted by length, in twos: (1,1) (3,1) → 3 + 1; (2,2) (1,5) → 2 + 5; (3,3) (2,4) → 3 + 4.
-    assert spared == 2 * (4 + 7 + 7) and sum(computed) - spared == 60
+    # Sorted by length, in twos: 2 and 4 tokens, 4 and 6, 6 and 6.
+    assert spared == 2 * (4 + 6 + 6) and sum(computed) - spared == 60
+
+
+def test_rows_at_the_left_edge_say_the_same():
+    # Prompts of 2 and 4 tokens, completions of 3 and 1, and one that is masked whole.
+    ids = torch.tensor(
+        [[0, 0, 5, 6, 7, 8, 9, 0], [1, 2, 3, 4, 5, 0, 0, 0], [0, 0, 0, 4, 9, 9, 9, 9]]
+    )
+    mask = torch.tensor(
+        [[0, 0, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]]
+    )
+    rows = left_aligned(ids, mask, 4)
+    assert rows.ids[:2].tolist() == [[5, 6, 7, 8, 9], [1, 2, 3, 4, 5]]
+    assert rows.kept == 4  # the shortest prompt has one token
+    completions = rows.completions(rows.ids[:, -rows.kept :])
+    assert completions[0, :3].tolist() == [7, 8, 9] and completions[1, :1].tolist() == [5]

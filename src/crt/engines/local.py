@@ -16,7 +16,7 @@ from crt.core.batch import Array, Batch, TruncatedAs
 from crt.core.objectives import Objective
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
-from crt.engines.padding import packed, scored_by_length
+from crt.engines.padding import left_aligned, packed, scored_by_length
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -46,6 +46,8 @@ class CRTTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        # Attention weights below 1e-38 make a CPU crawl: 1.5 times the whole update.
+        torch.set_flush_denormal(True)
         self.objective: Objective = objective
         self.reference = reference.select if isinstance(reference, Batch) else reference
         self.estimator: Estimator = estimator
@@ -125,18 +127,33 @@ class CRTTrainer(GRPOTrainer):
         attention_mask: torch.Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
+        compute_entropy: bool = False,
         **others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """TRL's log-probabilities; a pass without gradient is spared the padding."""
+        """TRL's log-probabilities, spared the padding; images and router losses go as they came."""
         whole = super()._get_per_token_logps_and_entropies
-        if torch.is_grad_enabled() or any(value is not None for value in others.values()):
+        if any(value is not None and value is not False for value in others.values()):
+            others["compute_entropy"] = compute_entropy
             return whole(model, input_ids, attention_mask, logits_to_keep, batch_size, **others)
 
-        def score(ids: torch.Tensor, mask: torch.Tensor, width: int) -> torch.Tensor:
-            return whole(model, ids, mask, width)[0]
+        def score(ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor, ...]:
+            rows = left_aligned(ids, mask, width)
+            # Said to be whole, so that attention is plainly causal: nobody looks at what pads them.
+            whole_rows = torch.ones_like(rows.ids)
+            found = whole(model, rows.ids, whole_rows, rows.kept, compute_entropy=compute_entropy)
+            return tuple(rows.completions(each) for each in found if each is not None)
 
-        rows = batch_size or len(input_ids)
-        return scored_by_length(score, input_ids, attention_mask, logits_to_keep, rows), None, None
+        if torch.is_grad_enabled():
+            found = score(input_ids, attention_mask, logits_to_keep)
+            return found[0], found[1] if compute_entropy else None, None
+        logprobs = scored_by_length(
+            lambda *rows: score(*rows)[0],
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            batch_size or len(input_ids),
+        )
+        return logprobs, None, None
 
     @property
     def _training(self) -> bool:

@@ -1,6 +1,7 @@
 """Micro-batches without the padding: rows of like length together, each batch as wide as needed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,6 +51,31 @@ def trimmed(batch: MicroBatch) -> MicroBatch:
     return kept
 
 
+@dataclass(frozen=True, slots=True)
+class LeftAligned:
+    """Rows moved to the left edge: with all padding behind them, causal attention needs no mask."""
+
+    ids: Tensor  # (rows, width of the longest)
+    kept: int  # columns from the right that hold a completion
+    place: Tensor  # (rows, completion width): where among those each completion token is
+
+    def completions(self, values: Tensor) -> Tensor:
+        """Values of the kept columns, as columns of the completions."""
+        return values.gather(1, self.place)
+
+
+def left_aligned(ids: Tensor, mask: Tensor, completion_width: int) -> LeftAligned:
+    """Takes rows with prompts padded at the left and completions padded at the right."""
+    width = int(mask.sum(1).max())
+    order = mask.argsort(dim=1, descending=True, stable=True)[:, :width]
+    prompts = mask[:, : mask.shape[1] - completion_width].sum(1, keepdim=True)
+    kept = max(width - int(prompts.min()), 1)
+    column = torch.arange(completion_width, device=ids.device)
+    return LeftAligned(
+        ids.gather(1, order), kept, (prompts + column - (width - kept)).clamp(max=kept - 1)
+    )
+
+
 def scored_by_length(
     score: Callable[[Tensor, Tensor, int], Tensor],
     ids: Tensor,
@@ -57,17 +83,9 @@ def scored_by_length(
     completion_width: int,
     rows_at_once: int,
 ) -> Tensor:
-    """What `score(ids, mask, completion width)` says of every completion token, 0 for padding.
-
-    Rows are padded at both ends. They go through `score` in chunks of like length, each as narrow
-    as its rows allow.
-    """
-    prompts = mask.shape[1] - completion_width
+    """What `score(ids, mask, completion width)` says of completions, in chunks of like length."""
     order = mask.sum(1).argsort(stable=True)
     found = torch.zeros(len(ids), completion_width, device=ids.device)
     for rows in order.split(rows_at_once):
-        prompt = int(mask[rows, :prompts].sum(1).max())
-        completion = max(int(mask[rows, prompts:].sum(1).max()), 1)
-        kept = slice(prompts - prompt, prompts + completion)
-        found[rows, :completion] = score(ids[rows, kept], mask[rows, kept], completion)
+        found[rows] = score(ids[rows], mask[rows], completion_width)
     return found

@@ -41,8 +41,8 @@ class PreallocatedLayer(CacheLayerMixin):
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Takes shape, type and device from the first keys and values seen."""
         _, heads, _, size = key_states.shape
-        self.keys = key_states.new_zeros(self.rows, heads, self.room, size)
-        self.values = value_states.new_zeros(self.rows, heads, self.room, value_states.shape[-1])
+        self.keys = key_states.new_empty(self.rows, heads, self.room, size)
+        self.values = value_states.new_empty(self.rows, heads, self.room, value_states.shape[-1])
         self.is_initialized = True
 
     def update(
