@@ -55,6 +55,18 @@ def test_seeds_that_agree_are_drawn():
     assert plane.drawn(found).axes[0].get_ylim()[0] == 0  # the base's 0.1 %, with air
 
 
+def test_methods_whose_names_have_no_room_are_in_a_legend():
+    def methods(*lengths: float) -> tuple:
+        row = {"seed": 1, "acc": 90.0, "base_acc": 90.0, "base_len": 100.0}
+        return tuple({**row, "method": f"m{n}", "len": n} for n in lengths)
+
+    apart = plane.drawn(plane.rows(Material((), methods=methods(20.0, 60.0))))
+    assert apart.legends == []
+    close = plane.drawn(plane.rows(Material((), methods=methods(20.0, 20.5, 21.0))))
+    (legend,) = close.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["base", "m20.0", "m20.5", "m21.0"]
+
+
 def test_seeds_become_a_mean_and_a_range():
     row = {"group": "g", "curve": "crt", "step": 10, "len_low": 0, "len_high": 0}
     rows = [

@@ -42,12 +42,13 @@ def tables_of(found: Results) -> list[Table]:
 def heading(comparison: Comparison) -> str:
     """What was compared, in two sentences."""
     config = comparison.jobs[0].config
+    kind = "methods" if comparison.kind == "methods" else f"variants of {comparison.jobs[0].recipe}"
     budget = config.schedule.tokens
     equal = f"{budget:,} generated training tokens" if budget else f"{config.schedule.steps} steps"
     seeds = ", ".join(map(str, comparison.seeds))
     return (
-        f"# {len(comparison.methods)} methods on {config.model.name}\n\n"
-        f"Each method has {equal} and seeds {seeds}; model, training problems, reference, sampler, "
+        f"# {len(comparison.methods)} {kind} on {config.model.name}\n\n"
+        f"Each has {equal} and seeds {seeds}; model, training problems, reference, sampler, "
         f"grader and evaluation ({', '.join(config.evaluation.data)}) are the same."
     )
 

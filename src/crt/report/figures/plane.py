@@ -213,9 +213,10 @@ def _height(row: Row) -> float:
 def drawn(found: Sequence[Row]) -> "Figure":
     """The same, for print."""
     x_domain, y_domain = window(found)
-    told = len(named(found)) == len({row["lineup"] for row in found})
-    wide = style.COLUMN * 1.25 if told else style.PAGE
-    figure, ((axis,),) = style.axes(1, 1, wide, 3.0)
+    curves = {row["curve"] for row in found}
+    told = {row["curve"] for row in named(found)} == curves
+    size = (style.COLUMN * 1.25, 3.0) if told else (style.PAGE, max(3.0, 0.3 + 0.18 * len(curves)))
+    figure, ((axis,),) = style.axes(1, 1, *size)
     lines = levels(found)
     for level in dict.fromkeys(row["level"] for row in lines):
         part = [row for row in lines if row["level"] == level]
@@ -239,16 +240,20 @@ _NOTE = {"textcoords": "offset points", "fontsize": 6.5}
 
 def _draw_points(axis: Any, found: Sequence[Row]) -> None:
     ink = style.ink_of([row["curve"] for row in found])
+    seen: set[str] = set()
     for lineup in dict.fromkeys(row["lineup"] for row in found):
         part = [row for row in found if row["lineup"] == lineup]
-        colour, marker = ink[part[0]["curve"]]
+        curve = part[0]["curve"]
+        colour, marker = ink[curve]
+        label = None if curve in seen else curve  # lines of one curve have one name
+        seen.add(curve)
         xs, ys = [row["len"] for row in part], [row["acc"] for row in part]
         low, high = np.array(_spans(part)).T
         below, above = np.maximum(ys - low, 0), np.maximum(high - ys, 0)  # a mean may be off by ε
         joined = "-" if "seeds" not in found[0] else ""
         axis.errorbar(
             xs, ys, np.array([below, above]), fmt=marker, linestyle=joined, color=colour,
-            elinewidth=0.7, linewidth=0.9, zorder=3, label=part[0]["curve"],
+            elinewidth=0.7, linewidth=0.9, zorder=3, label=label,
         )  # fmt: skip
     for row in named(found):
         side = _side(row, found)
