@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +13,7 @@ from crt.errors import DataError
 
 UNFINISHED = ".unfinished-"
 LOCK = ".lock"
+CHECKSUM = "checksum"
 
 
 @contextlib.contextmanager
@@ -19,6 +21,8 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which appears under its name only when the block ends well."""
     aside = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
     try:
+        if path.exists() and not path.is_file():  # a rename would put an end to /dev/null for all
+            raise DataError(f"{path} is there and is no file: give another name.")
         with aside.open("wb") as file:
             yield file
             file.flush()
@@ -76,11 +80,44 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path} is damaged, it is not JSON: {error}.") from None
 
 
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Readable JSON with a checksum in it, so that one changed letter is found."""
+    write_json(path, sealed(value))
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What was sealed, without the checksum; a file that never had one is taken as it is."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise DataError(f"{path} is damaged: it holds {type(value).__name__}, not a table.")
+    return unsealed(value, str(path))
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with a checksum over all of it."""
+    plain = json.loads(json.dumps(value, allow_nan=False))  # as it will be read
+    return {**plain, CHECKSUM: _sum_of(plain)}
+
+
+def unsealed(value: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same without its checksum, which must be right."""
+    plain = {key: each for key, each in value.items() if key != CHECKSUM}
+    if CHECKSUM in value and value[CHECKSUM] != _sum_of(plain):
+        raise DataError(f"{where} is damaged, or was edited: its checksum does not fit.")
+    return plain
+
+
+def _sum_of(plain: Mapping[str, Any]) -> str:
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """One JSON line at the end, on disk when this returns."""
+    """One JSON line at the end, on disk when this returns; a line that was cut off goes."""
     line = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
     try:
-        with path.open("ab") as file:
+        with path.open("a+b") as file:
+            _drop_torn_line(file)
             file.write(line.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
@@ -96,16 +133,51 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
         try:
-            rows.append(json.loads(line.decode("utf-8")))
+            row = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}, line {number} is damaged: {error}.") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number} is damaged: it is no row.")
+        rows.append(row)
     return rows
+
+
+def _drop_torn_line(file: IO[bytes]) -> None:
+    """A killed writer's half of a line would swallow the next one."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 1))
+    if size and file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def sha256(path: Path) -> str:
     """Checksum of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def checked_sum(path: Path, sums: Mapping[str, str], root: Path | None = None) -> str:
+    """A file's checksum, which must be the one in `sums` if it is listed there by its name."""
+    name = path.relative_to(root or path.parent).as_posix()
+    if name in sums and not path.is_file():
+        raise DataError(f"{path} is missing.")
+    found = sha256(path)
+    if sums.get(name, found) != found:
+        raise DataError(f"{path} is damaged: its checksum is not the one that was noted.")
+    return found
+
+
+def sweep(folder: Path) -> None:
+    """Removes what a killed process left half-written; the folder must be held."""
+    for path in folder.glob(f"{UNFINISHED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

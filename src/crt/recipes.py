@@ -9,13 +9,15 @@ from pydantic import ValidationError
 
 from crt.config import RunConfig
 from crt.errors import ConfigError
+from crt.files import CHECKSUM
 from crt.settings import Table, sentences, unknown_keys
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes."""
     data = _with_base(path, _read(path))
-    data.pop("versions", None)  # a run's config.json says what it ran with
+    for name in ("versions", CHECKSUM):  # what a run's config.json says besides
+        data.pop(name, None)
     for override in overrides:
         _override(data, override)
     return config_of(data, where=str(path))

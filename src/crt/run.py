@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import metadata
@@ -15,7 +16,19 @@ import zstandard
 
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.files import append_row, held, read_json, read_rows, write_json, write_text, written_whole
+from crt.files import (
+    UNFINISHED,
+    append_row,
+    held,
+    read_rows,
+    read_sealed,
+    sealed,
+    sweep,
+    unsealed,
+    write_sealed,
+    write_text,
+    written_whole,
+)
 from crt.recipes import load_recipe
 
 CONFIG = "config.json"
@@ -25,6 +38,7 @@ CHECKPOINTS = "checkpoints"
 STATE = "state"
 PROGRESS = "progress.json"
 RECORD = "record.json"
+FILES = "files"  # in a record: the checksum of each file beside it
 PACKAGES = ("crt-train", "torch", "transformers", "trl", "numpy", "math-verify")
 
 
@@ -38,13 +52,19 @@ class Run:
     def create(cls, path: Path, config: RunConfig) -> "Run":
         """A new directory; one that is there is never written over."""
         cls.refuse_existing(path)
+        # Half a run could neither be begun nor gone on with, so it appears whole.
+        aside = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
         try:
-            path.mkdir(parents=True)
+            for name in (ROLLOUTS, CHECKPOINTS, STATE):
+                (aside / name).mkdir(parents=True)
+            described = config.model_dump(mode="json") | {"versions": versions()}
+            for place in (aside, aside / STATE):
+                write_sealed(place / CONFIG, described)
+            aside.rename(path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
-        for name in (ROLLOUTS, CHECKPOINTS, STATE):
-            (path / name).mkdir()
-        write_json(path / CONFIG, config.model_dump(mode="json") | {"versions": versions()})
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
         return cls(path, config)
 
     @staticmethod
@@ -61,26 +81,33 @@ class Run:
         """A run that is there."""
         if not (path / CONFIG).is_file():
             raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
-        return cls(path, load_recipe(path / CONFIG))
+        return cls(path, load_recipe(_sound_config(path)))
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may write a run; the lock goes with the process, however it ends."""
         return held(self.path, f"{self.path} is being written by another process: wait for it.")
 
+    def sweep(self) -> None:
+        """Removes what a killed process left half-written."""
+        for folder in (self.path, self.path / ROLLOUTS, self.path / CHECKPOINTS):
+            sweep(folder)
+
     @property
     def steps(self) -> list[dict[str, Any]]:
         """One row a step, in order."""
-        return read_rows(self.path / STEPS)
+        path = self.path / STEPS
+        return [unsealed(row, f"{path}, line {i}") for i, row in enumerate(read_rows(path), 1)]
 
     def add_step(self, row: Mapping[str, Any]) -> None:
         """On disk when this returns."""
-        append_row(self.path / STEPS, row)
+        append_row(self.path / STEPS, sealed(row))
 
     def add_rollouts(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
         """Every response of a step with its verdict, compressed, whole or absent."""
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         with written_whole(self.rollouts_file(step)) as file:
-            file.write(zstandard.ZstdCompressor().compress(lines.encode("utf-8", "replace")))
+            packer = zstandard.ZstdCompressor(write_checksum=True)
+            file.write(packer.compress(lines.encode("utf-8", "replace")))
 
     def rollouts(self, step: int) -> list[dict[str, Any]]:
         """What was sampled in a step."""
@@ -95,8 +122,9 @@ class Run:
 
     def forget_after(self, step: int) -> None:
         """Takes back what was written after a step, because training goes on from there."""
-        rows = [json.dumps(row, ensure_ascii=False) for row in self.steps if row["step"] <= step]
-        write_text(self.path / STEPS, "".join(f"{row}\n" for row in rows))
+        rows = [sealed(row) for row in self.steps if row["step"] <= step]
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_text(self.path / STEPS, "".join(lines))
         for file in (self.path / ROLLOUTS).glob("step-*.jsonl.zst"):
             if _number(file) > step:
                 file.unlink()
@@ -112,18 +140,23 @@ class Run:
     def checkpoints(self) -> dict[int, dict[str, Any]]:
         """Step → record of every finished checkpoint, in order; the record is written last."""
         folders = sorted((self.path / CHECKPOINTS).glob("step-*"), key=_number)
-        return {_number(f): read_json(f / RECORD) for f in folders if (f / RECORD).is_file()}
+        return {_number(f): read_sealed(f / RECORD) for f in folders if (f / RECORD).is_file()}
 
     @property
     def progress(self) -> dict[str, Any]:
         """Which stage it is in, and from where; empty at the start."""
         path = self.path / PROGRESS
-        return read_json(path) if path.exists() else {}
+        return read_sealed(path) if path.exists() else {}
 
     def set_progress(self, **values: Any) -> None:
         """Adds to what is known of the run's course."""
         if self.progress | values != self.progress:
-            write_json(self.path / PROGRESS, self.progress | values)
+            write_sealed(self.path / PROGRESS, self.progress | values)
+
+    def forget_progress(self, *names: str) -> None:
+        """Takes back what is no longer so."""
+        kept = {name: value for name, value in self.progress.items() if name not in names}
+        write_sealed(self.path / PROGRESS, kept)
 
     def rollouts_file(self, step: int) -> Path:
         """Where the responses of a step are."""
@@ -137,6 +170,21 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found | {"threads": os.environ.get("OMP_NUM_THREADS", "")}
+
+
+def _sound_config(path: Path) -> Path:
+    """The run's configuration; where it is damaged, the copy that was written beside it."""
+    copy = path / STATE / CONFIG
+    try:
+        read_sealed(path / CONFIG)
+    except DataError as error:
+        try:
+            read_sealed(copy)
+        except DataError:
+            raise error from None
+        print(f"{error} Its copy {copy} is used.", file=sys.stderr)
+        return copy
+    return path / CONFIG
 
 
 def _number(path: Path) -> int:

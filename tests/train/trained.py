@@ -159,14 +159,14 @@ def before_record(module_name: str, final: bool) -> Callable[[int], None]:
         import importlib
 
         module = importlib.import_module(module_name)
-        original = module.write_json
+        original = module.write_sealed
 
-        def write_json(path: Path, value: Any) -> None:
+        def write_sealed(path: Path, value: Any) -> None:
             if path.name == "record.json" and value["step"] == step and ("final" in value) == final:
                 kill()
             original(path, value)
 
-        setattr(module, "write_json", write_json)  # noqa: B010
+        setattr(module, "write_sealed", write_sealed)  # noqa: B010
 
     return arrange
 
@@ -190,7 +190,7 @@ MOMENTS: dict[str, Callable[[int], None]] = {
     "weights jump after the update": after_update(jumped),
     "before the row": before_method("on_log"),
     "before the checkpoint": before_method("on_save"),
-    "in the middle of a checkpoint": before_record("crt.train.recorder", final=False),
+    "in the middle of a checkpoint": before_record("crt.train.record", final=False),
     "before the second measurement is written": before_record("crt.train.choice", final=True),
     "between the stages": before_progress,
 }

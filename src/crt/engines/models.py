@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crt.errors import EngineError
+from crt.files import checked_sum
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -147,9 +148,12 @@ def weights_hash(folder: Path) -> str:
         told = f", only {pickles[0]}, which can run code when it is loaded" if pickles else ""
         raise EngineError(f"{folder} has no .safetensors weights{told}: convert the model first.")
     digest = hashlib.sha256()
-    for path in (folder / _config_name(folder), *files):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    weights = (folder / _config_name(folder), *files)
+    sums = _sums_in(folder / "record.json")
+    for path in weights:
+        digest.update(bytes.fromhex(checked_sum(path, sums)))
+    for name in {*sums} - {path.name for path in weights}:
+        checked_sum(folder / name, sums)
     if _is_adapter(folder):
         digest.update(weights_hash(model_folder(base_of(folder))).encode())
     return digest.hexdigest()
@@ -240,6 +244,14 @@ def _json_in(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _sums_in(record: Path) -> dict[str, Any]:
+    """Checksums that a run noted beside a checkpoint; of files in that folder alone."""
+    listed = _json_in(record).get("files")
+    if not isinstance(listed, dict):
+        return {}
+    return {name: value for name, value in listed.items() if Path(name).name == name}
 
 
 def _from_hub(name: str, revision: str | None) -> Path:

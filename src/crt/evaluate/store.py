@@ -16,11 +16,11 @@ from crt.evaluate.records import Record, packed, read_records
 from crt.evaluate.tally import Count, Tally, count_of, counts, tallies
 from crt.files import (
     LOCK,
-    UNFINISHED,
     held,
     read_json,
     read_rows,
     sha256,
+    sweep,
     write_json,
     write_text,
     written_whole,
@@ -76,7 +76,8 @@ def opened(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, held against other processes."""
     _make(folder)
     with held(folder, f"{folder} is in use by another process that evaluates."):
-        _sweep(folder)
+        for place in (folder, folder / PARTS):
+            sweep(place)
         _claim(folder, manifest)
         yield Store(folder)
 
@@ -195,13 +196,6 @@ def _figures(found: Mapping[str, Tally], manifest: Manifest) -> dict[str, Any]:
         for kind, part in all_figures(found).items()
     }
     return {**plain, "warnings": warnings(found, cap, wrong=manifest["truncated"] == "wrong")}
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what a killed process left half-written."""
-    for place in (folder, folder / PARTS):
-        for path in place.glob(f"{UNFINISHED}*"):
-            path.unlink(missing_ok=True)
 
 
 def _claim(folder: Path, manifest: Manifest) -> None:

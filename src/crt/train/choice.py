@@ -4,10 +4,11 @@ from typing import Any
 
 from crt.core.batch import batch_of
 from crt.core.feasible import Candidate, candidates_of, shortest_feasible
-from crt.errors import GradingError
-from crt.files import write_json
+from crt.errors import DataError, GradingError
+from crt.files import write_sealed
 from crt.run import RECORD, Run
 from crt.train.measure import Floor, figures
+from crt.train.states import check, set_aside
 from crt.train.workshop import Workshop
 
 FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
@@ -26,9 +27,22 @@ def confirmed(run: Run, workshop: Workshop, floor: Floor) -> Candidate:
         step = recommended(run.checkpoints).step
         if run.checkpoints[step].get("final"):
             break
-        measure_again(run, workshop, step, floor)
+        if is_sound(run, workshop, step):
+            measure_again(run, workshop, step, floor)
     final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
     return recommended(final)
+
+
+def is_sound(run: Run, workshop: Workshop, step: int) -> bool:
+    """Whether a checkpoint's files are as they were written; a damaged one leaves the choice."""
+    folder = run.checkpoint(step)
+    if workshop.ranks.writes:
+        try:
+            check(folder, folder / RECORD)
+        except DataError as error:
+            set_aside(run, step, error)
+    workshop.ranks.wait()
+    return folder.is_dir()
 
 
 def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None:
@@ -44,7 +58,7 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
         found = figures(batch, left_out, floor) | {"final": True, "first": first}
-        write_json(folder / RECORD, record | found)
+        write_sealed(folder / RECORD, record | found)
     workshop.ranks.wait()
 
 

@@ -1,7 +1,6 @@
 """One stage of training on one machine: a trainer, its data, and where it was left."""
 
 import contextlib
-import shutil
 import signal as signals
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import PrinterCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
@@ -23,9 +21,10 @@ from crt.run import STATE, Run
 from crt.tasks.prompts import Prompt
 from crt.train.correctness import Correctness
 from crt.train.measure import Floor, measured
-from crt.train.recorder import FINISHED, Recorder
+from crt.train.recorder import Recorder
 from crt.train.reference import Reference
 from crt.train.stage import Interrupted, Stage, ended_at, order_of, prompts_of
+from crt.train.states import last_whole, states, step_of
 from crt.train.workshop import Workshop
 from crt.types import Problem
 
@@ -114,25 +113,10 @@ def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
     """Where the stage was left, with everything that was written later taken back."""
     folder = run.path / STATE / f"stage{stage.number}"
     if ranks.writes:
-        saved = last_finished(folder)
+        saved = last_whole(folder)  # what is not whole is removed
         run.forget_after(stage.first + (step_of(saved) if saved else 0))
     ranks.wait()
-    return last_finished(folder)
-
-
-def last_finished(folder: Path) -> Path | None:
-    """The newest of the trainer's checkpoints that is whole; broken ones are removed."""
-    found = sorted(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"), key=step_of)
-    for path in found:
-        if not (path / FINISHED).is_file():
-            shutil.rmtree(path)
-    whole = [path for path in found if path.is_dir()]
-    return whole[-1] if whole else None
-
-
-def step_of(path: Path) -> int:
-    """The number in a checkpoint's name."""
-    return int(path.name.rpartition("-")[2])
+    return next(reversed(states(folder)), None)
 
 
 @contextlib.contextmanager

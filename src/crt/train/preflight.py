@@ -9,12 +9,11 @@ from crt.core.batch import Batch
 from crt.core.methods import TwoStage
 from crt.core.objectives import Shorten
 from crt.engines.models import LoadedModel
-from crt.engines.trl_settings import passed_on
 from crt.errors import ConfigError
 from crt.tasks.prompts import Template, render
 from crt.train.workshop import Workshop
 
-STATE_COPIES = 2 * 3  # two saved states of the trainer: weights and Adam's two moments
+STATE_COPIES = 3 * 3  # two saved states of the trainer and one under way: weights, two moments
 
 
 def before_sampling(workshop: Workshop, folder: Path) -> None:
@@ -26,7 +25,14 @@ def before_sampling(workshop: Workshop, folder: Path) -> None:
             f"{len(train)} training problems are fewer than schedule.problems_per_step = "
             f"{config.schedule.problems_per_step}: add data or lower it."
         )
-    passed_on(config.trl)
+    if config.engine == "verl":
+        from crt.train.cluster import check
+
+        check(config, workshop.ranks.count)
+    else:
+        from crt.engines.trl_settings import passed_on
+
+        passed_on(config.trl)
     if config.trl.get("use_vllm") and config.sampling.source == "reference":
         raise ConfigError(
             'trl.use_vllm with sampling.source = "reference": vLLM draws from the policy alone. '

@@ -9,20 +9,31 @@ from typing import Any
 
 from crt.engines.deciding import Step
 from crt.errors import EngineError
-from crt.files import write_json
-from crt.run import RECORD, Run
+from crt.files import sha256, write_sealed
+from crt.run import FILES, RECORD, Run
 
 
-def keep_checkpoint(run: Run, step: int, files: Iterable[Path], found: Mapping[str, Any]) -> None:
-    """A model's files under the run's own name, with a record; whole or absent."""
+def keep_checkpoint(
+    run: Run,
+    step: int,
+    files: Iterable[Path],
+    found: Mapping[str, Any],
+    sums: Mapping[str, str] | None = None,
+) -> None:
+    """A model's files under the run's own name, with a record; whole or absent.
+
+    `sums` are checksums by name, where they are known already.
+    """
     target = run.checkpoint(step)
     shutil.rmtree(target, ignore_errors=True)
     aside = target.with_name(f".unfinished-{target.name}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
+    listed: dict[str, str] = {}
     for file in files:
         os.link(file, aside / file.name)  # no second copy on disk
-    write_json(aside / RECORD, {"step": step, **found})
+        listed[file.name] = (sums or {}).get(file.name) or sha256(file)
+    write_sealed(aside / RECORD, {"step": step, **found, FILES: listed})
     aside.replace(target)
 
 

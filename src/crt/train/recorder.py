@@ -12,13 +12,12 @@ from crt.engines.deciding import Step
 from crt.engines.local import STATE_FILE, CRTTrainer
 from crt.engines.ranks import Ranks
 from crt.errors import EngineError
-from crt.files import write_json
 from crt.run import RECORD, Run
 from crt.train.alarms import alarm, broken_weights
 from crt.train.record import finite, keep_checkpoint, last_good, limit_ungraded
+from crt.train.states import FINISHED, finish, sums_of
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
-FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
 TRAINER_FILES = (
     "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", STATE_FILE, FINISHED,
 )  # fmt: skip
@@ -99,19 +98,20 @@ class Recorder(TrainerCallback):
         """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
         step = self.first + state.global_step
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        sums = sums_of(saved) if self.ranks.writes else {}
         absent = not (self.run.checkpoint(step) / RECORD).is_file()
         if absent and (self._is_due(step) or self.ended):
-            self._checkpoint(saved, step)
+            self._checkpoint(saved, step, sums)
         if self.ranks.writes:
             # Only now may a resumed run start from here: the run's own checkpoint is there too.
-            write_json(saved / FINISHED, {"step": step})
+            finish(saved, step, sums)
         self.ranks.wait()
         self.clock = time.monotonic()
 
     def _is_due(self, step: int) -> bool:
         return step % self.run.config.schedule.save_every == 0
 
-    def _checkpoint(self, saved: Path, step: int) -> None:
+    def _checkpoint(self, saved: Path, step: int, sums: dict[str, str]) -> None:
         """The weights under the run's own name, with a record; whole or absent."""
         found = self.measure(step)  # by all processes together
         if self.ranks.writes:
@@ -120,7 +120,7 @@ class Recorder(TrainerCallback):
                 for file in saved.iterdir()
                 if file.is_file() and not file.name.startswith(TRAINER_FILES)
             ]
-            keep_checkpoint(self.run, step, files, {"stage": self.stage} | found)
+            keep_checkpoint(self.run, step, files, {"stage": self.stage} | found, sums)
 
 
 def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
