@@ -25,6 +25,10 @@ class WorkerFailed(Exception):
     """A worker hung or died; says which, in words for the verdict's reason."""
 
 
+class WorkerDied(WorkerFailed):
+    """It ended by itself, or something ended it."""
+
+
 class Worker:
     """One child process, started when it is first needed."""
 
@@ -86,7 +90,7 @@ class Worker:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise WorkerFailed("the grading worker died") from error
+            raise WorkerDied("the grading worker died") from error
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         """One line of JSON, if it comes in time."""
@@ -98,7 +102,7 @@ class Worker:
                 raise WorkerFailed(f"no verdict within {seconds:g} seconds")
             piece = os.read(source, 65536)
             if not piece:
-                raise WorkerFailed("the grading worker died")
+                raise WorkerDied("the grading worker died")
             self.unread += piece
         line, _, self.unread = self.unread.partition(b"\n")
         return json.loads(line)
@@ -154,7 +158,10 @@ class Pool:
         try:
             if self.closed:
                 raise GradingError("The grader is closed. Make a new Grader.")
-            return worker.ask(request)
+            try:
+                return worker.ask(request)
+            except WorkerDied:  # the system may have killed it for another's memory: once more
+                return worker.ask(request)
         except WorkerFailed as failure:
             return {"ungraded": str(failure)}
         finally:
