@@ -112,3 +112,7 @@ def run_verb(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # `crt … | head`: the reader has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # the machine's doing: a full disk, a folder without rights, no memory
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"crt {args.verb}: {place}{error.strerror or error}.", file=sys.stderr)
+        return 2
