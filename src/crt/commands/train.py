@@ -84,13 +84,19 @@ def carry_out(run: "Run") -> int:
     from crt.engines.ranks import Ranks
     from crt.errors import EngineError
     from crt.train.budget import generated
+    from crt.train.disk import disk_told
     from crt.train.stage import Interrupted
     from crt.train.stages import train
+    from crt.train.states import mend
     from crt.train.view import View
     from crt.train.workshop import Workshop
 
     ranks = Ranks.found()
     with run.locked() if ranks.writes else contextlib.nullcontext():
+        if ranks.writes:
+            run.sweep()
+            mend(run)
+        ranks.wait()
         if run.progress.get("finished"):
             print(f"{run.path} is finished. {recommendation(run)}")
             return 0
@@ -101,7 +107,8 @@ def carry_out(run: "Run") -> int:
         spent = generated(done) if schedule.tokens else 0
         view = View(schedule.steps, len(done), ranks.writes, schedule.tokens, spent)
         try:
-            train(run, workshop, view)
+            with disk_told(run.path):
+                train(run, workshop, view)
         except EngineError as error:  # an alarm: what came of the run, for whoever asks later
             if ranks.writes:
                 run.set_progress(stopped=str(error))
