@@ -1,0 +1,1 @@
+"""Timing, statistics and the two files that `make bench` writes."""
