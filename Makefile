@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
+STEPS ?= 2000
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 # Two processes with two threads each fight for two cores.
@@ -12,7 +13,7 @@ export TOKENIZERS_PARALLELISM = false
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-browser check format clean
+.PHONY: help setup demo test test-browser test-faults soak check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,8 +33,14 @@ demo: $(VENV)/ready ## train, evaluate and compare on the pocket model (SEED=2 f
 	@$(BIN)/crt demo --seed $(SEED)
 
 test: check ## formatting, lint, types and all tests that need no GPU
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest -m "not gpu and not faults"
 	@$(CHROMIUM) >/dev/null || echo "There is no chromium here: the pages' tests were skipped; make test-browser gets it and runs them."
+
+test-faults: $(VENV)/ready ## kills, full disks, damaged files, hostile input: the long way (FAULTS_SEED=1 for other moments)
+	FAULTS=all $(BIN)/pytest tests/faults tests/fuzz -n 2
+
+soak: $(VENV)/ready ## a long run, watched for growth (STEPS=2000)
+	$(BIN)/python benchmarks/soak.py --steps $(STEPS)
 
 test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if there is none
 	@$(CHROMIUM) || apt-get install -y chromium || sudo apt-get install -y chromium || \
