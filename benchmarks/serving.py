@@ -1,10 +1,11 @@
 """Requests and tokens a second with 1, 8 and 64 clients, against one request at a time.
 
-    python benchmarks/serving.py runs/demo --rounds 4
+    python benchmarks/serving.py runs/demo --rounds 4 --repeats 3
 
 Starts `crt serve` on loopback twice, with a single place and with continuous batching, and sends
-the same questions with the same seeds to both. Beside the clock it reads the server's own CPU
-seconds, which other work on the machine does not change.
+the same questions with the same seeds to both, in turns: every repeat measures one request at a
+time anew and is compared with that. The table has the medians over the repeats. Beside the clock
+it reads the server's own CPU seconds, which other work on the machine changes less.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 
 import httpx
 import psutil
@@ -29,38 +31,58 @@ MOST_SECONDS = 900.0  # for one measurement
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One measurement; `tokens` are those generated."""
+class Case:
+    """So many clients ask a server with so many places."""
 
     places: int
     clients: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement; `tokens` are those generated."""
+
     requests: int
     tokens: int
     seconds: float
     cpu_seconds: float
     slowest: float  # seconds of the slowest request
 
-    def row(self, base: "Measured") -> str:
-        """A line of the table; ratios are against the first."""
-        speed, base_speed = self.tokens / self.seconds, base.tokens / base.seconds
-        thrift, base_thrift = self.tokens / self.cpu_seconds, base.tokens / base.cpu_seconds
-        cells = (
-            f"{self.places}",
-            f"{self.clients}",
-            f"{self.requests / self.seconds:.1f}",
-            f"{speed:,.0f}",
-            f"{speed / base_speed:.1f}",
-            f"{thrift:,.0f}",
-            f"{thrift / base_thrift:.1f}",
-            f"{self.slowest:.1f}",
-        )
-        return f"| {' | '.join(cells)} |"
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
+
+    @property
+    def thrift(self) -> float:
+        """Tokens a CPU second of the server."""
+        return self.tokens / self.cpu_seconds
 
 
 HEAD = (
-    "| places | clients | requests/s | tokens/s | ratio | tokens/CPU s | ratio | slowest, s |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| places | clients | requests/s | tokens/s | ratio | lowest, highest | tokens/CPU s | ratio "
+    "| lowest, highest | slowest, s |\n|---|---|---|---|---|---|---|---|---|---|"
 )
+
+
+def row(case: Case, measured: list[Measured], base: list[Measured]) -> str:
+    """A line of the table: medians over repeats, ratios within each repeat."""
+    pairs = list(zip(measured, base, strict=True))
+    cells = (
+        f"{case.places}",
+        f"{case.clients}",
+        f"{median(each.requests / each.seconds for each in measured):.1f}",
+        f"{median(each.speed for each in measured):,.0f}",
+        *_ratio([each.speed / one.speed for each, one in pairs]),
+        f"{median(each.thrift for each in measured):,.0f}",
+        *_ratio([each.thrift / one.thrift for each, one in pairs]),
+        f"{median(each.slowest for each in measured):.1f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio(found: list[float]) -> tuple[str, str]:
+    return f"{median(found):.1f}", f"{min(found):.1f}, {max(found):.1f}"
 
 
 @contextmanager
@@ -113,16 +135,13 @@ async def load(url: str, name: str, questions: list[str], clients: int) -> list[
 
 
 def measure(
-    url: str, process: psutil.Process, name: str, questions: list[str], places: int, clients: int
+    url: str, process: psutil.Process, name: str, questions: list[str], clients: int
 ) -> Measured:
-    """One row of the table."""
-    asyncio.run(load(url, name, questions[:4], 4))  # so that everything is warm
+    """One measurement."""
     before, begun = process.cpu_times(), time.monotonic()
     answers = asyncio.run(load(url, name, questions, clients))
     seconds, after = time.monotonic() - begun, process.cpu_times()
     return Measured(
-        places,
-        clients,
         len(answers),
         sum(tokens for tokens, _ in answers),
         seconds,
@@ -137,22 +156,27 @@ def main() -> None:
     parser.add_argument("family", type=Path, help="a run with family.json, or the file")
     parser.add_argument("--level", default="full")
     parser.add_argument("--rounds", type=int, default=4, help="requests a client, about")
+    parser.add_argument("--repeats", type=int, default=3, help="how often all is measured")
     parser.add_argument("--places", type=int, default=64)
     args = parser.parse_args()
     file = args.family / "family.json" if args.family.is_dir() else args.family
     family = json.loads(file.read_text())
     asked = [example["question"] for example in family["examples"]]
     questions = list(islice(cycle(asked), args.rounds * args.places + 8))
-    rows: list[Measured] = []
-    for places, numbers in ((1, (8,)), (args.places, CLIENTS)):
-        with server(args.family, places) as (url, process):
-            name = f"{family['name']}:{args.level}"
-            for clients in numbers:
-                some = questions[: args.rounds * (clients if places > 1 else 4) + 8]
-                rows.append(measure(url, process, name, some, places, clients))
-                print(rows[-1], file=sys.stderr)
+    name = f"{family['name']}:{args.level}"
+    base = Case(1, 8)
+    cases = {case: [] for case in (base, *(Case(args.places, clients) for clients in CLIENTS))}
+    with server(args.family, 1) as one, server(args.family, args.places) as many:
+        for url, _ in (one, many):
+            asyncio.run(load(url, name, questions[:4], 4))  # so that everything is warm
+        for repeat in range(args.repeats):
+            for case, found in cases.items():
+                waits = 4 if case is base else case.clients
+                some = questions[: args.rounds * waits + 8]
+                found.append(measure(*(one if case is base else many), name, some, case.clients))
+                print(repeat + 1, case, found[-1], file=sys.stderr)
     print(HEAD)
-    print("\n".join(row.row(rows[0]) for row in rows))
+    print("\n".join(row(case, found, cases[base]) for case, found in cases.items()))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def certificate(lower_bound=-0.005, difference=0.0, tolerance=0.01, problems=600
         "lower_bound": lower_bound,
         "tolerance": tolerance,
         "level": 0.95,
+        "among": 8,
         "problems": problems,
         "held": problems >= 10 and lower_bound >= -tolerance,
     }
@@ -56,7 +57,7 @@ def level(name, length, *, model="pocket", folder=False, hash="0" * 64, **change
 def plain_family(levels, **changes):
     """What a family.json holds, with figures made up for the test."""
     return {
-        "format": 1,
+        "format": 2,
         "name": "demo",
         "method": "crt",
         "tolerance": 0.01,

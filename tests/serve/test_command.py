@@ -48,7 +48,8 @@ def test_a_run_without_family_says_how_to_make_it(tmp_path, capsys):
     assert "neither a family.json nor a run" in capsys.readouterr().err
 
 
-def test_the_whole_command(pocket_family):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_whole_command(pocket_family, number):
     """Starts, answers, and ends with exit code 0 when it is told to."""
     family, file = pocket_family
     file.write_text(json.dumps(family.model_dump(mode="json")))
@@ -59,6 +60,7 @@ def test_the_whole_command(pocket_family):
         lines = [process.stdout.readline() for _ in range(2)]
         assert lines[0].startswith("demo: concise (57 tokens), full (129 tokens); concise when")
         url = lines[1].split()[1].rstrip("/")
-        assert httpx.get(f"{url}/health", trust_env=False).json() == {"status": "ok"}
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) in (0, -signal.SIGTERM)
+        told = httpx.get(f"{url}/health", trust_env=False).json()
+        assert told == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 0

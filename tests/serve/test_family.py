@@ -4,16 +4,19 @@ import copy
 import json
 import shutil
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from crt.cli import main
+from crt.core.intervals import non_inferiority
 from crt.errors import ConfigError, DataError
+from crt.files import sha256
 from crt.recipes import config_of
 from crt.run import Run
 from crt.serve.build import evaluated, family_of
 from crt.serve.family import Family, family_file, model_of, read_family
-from crt.serve.points import series
+from crt.serve.points import certificates, series
 
 from .conftest import certificate, level, make_endless, plain_family
 
@@ -64,7 +67,8 @@ def test_from_a_run_to_a_family(run, tmp_path):
     assert (concise.name, concise.step, full.name, full.step) == ("concise", 10, "full", 0)
     assert concise.len.value < 12 < full.len.value  # the base mostly runs into its cap of 24
     assert concise.certificate is not None and concise.certificate.held  # equal: both never right
-    assert concise.certificate.problems == 12 and full.certificate is None
+    assert (concise.certificate.problems, concise.certificate.among) == (12, 1)
+    assert full.certificate is None
     assert model_of(concise, file) == str(run.checkpoint(10))
     assert family.candidates == 1 and len(family.examples) == 12
     file.write_text(json.dumps(family.model_dump(mode="json")))
@@ -79,25 +83,67 @@ def test_the_command_writes_it_and_says_what_is_next(run, capsys):
     (run.path / "family.json").unlink()
 
 
-def test_no_level_without_certificate_unless_asked_for(run, capsys, tmp_path):
+def rewritten(evaluation, correct):
+    """The evaluation with other counts of right answers; returns the files as they were."""
+    files = {
+        name: (evaluation / name).read_bytes() for name in ("by_problem.jsonl", "figures.json")
+    }
+    rows = [json.loads(line) for line in files["by_problem.jsonl"].splitlines()]
+    for row in rows:
+        row["correct"] = correct.get(row["problem_id"], 0)
+    (evaluation / "by_problem.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    figures = json.loads(files["figures.json"])
+    figures["files"]["by_problem.jsonl"] = sha256(evaluation / "by_problem.jsonl")
+    (evaluation / "figures.json").write_text(json.dumps(figures))
+    return {evaluation / name: content for name, content in files.items()}
+
+
+@pytest.fixture
+def unsure(run):
+    """Each of the two solves one problem that the other does not: as good, but who knows."""
+    folder = run.path / "evaluations" / "sums"
+    before = rewritten(folder / "base", {"p0": 2}) | rewritten(folder / "step-0010", {"p1": 2})
+    yield folder
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
     out = ["--out", str(tmp_path / "f.json")]
-    path = run.path / "evaluations" / "sums" / "series.json"
-    told = json.loads(path.read_text())
-    changed = copy.deepcopy(told)
-    held = changed["points"][1]["versus"]["averages"]["all"]["certificate"]
-    held.update(lower_bound=-0.02, held=False)
-    try:
-        path.write_text(json.dumps(changed))
-        assert main(["family", str(run.path), *out]) == 0
-        assert [each.name for each in read_family(tmp_path / "f.json").levels] == ["full"]
-        assert "No checkpoint is shown to be within 1 points" in capsys.readouterr().out
-        assert main(["family", str(run.path), *out, "--all"]) == 0
-        concise = read_family(tmp_path / "f.json").levels[0]
-        assert concise.name == "concise" and not concise.certified
-        assert main(["family", str(run.path), *out, "--tolerance", "0.02"]) == 0
-        assert read_family(tmp_path / "f.json").levels[0].certified
-    finally:
-        path.write_text(json.dumps(told))
+    assert main(["family", str(run.path), *out]) == 0
+    assert [each.name for each in read_family(tmp_path / "f.json").levels] == ["full"]
+    # the bound is 0.22 below 0 with 12 problems: for 0.01 it takes 12 · 22.1² of them
+    assert "12 problems are too few to certify one of 1 checkpoints to 1 points: about 5," in (
+        capsys.readouterr().err
+    )
+    assert main(["family", str(run.path), *out, "--all"]) == 0
+    concise = read_family(tmp_path / "f.json").levels[0]
+    assert concise.name == "concise" and not concise.certified
+    assert main(["family", str(run.path), *out, "--tolerance", "0.3"]) == 0
+    assert read_family(tmp_path / "f.json").levels[0].certified
+
+
+def test_the_more_are_looked_at_the_more_each_must_show(run, unsure):
+    base, one = series(unsure)
+    alone = certificates(unsure, [base, one], 0.01)["step-0010"]
+    among = certificates(
+        unsure, [base, *[one.model_copy(update={"name": f"c{i}"}) for i in range(5)]], 0.01
+    )
+    # Student's quantile with 11 degrees of freedom is 1.796 at 95 % and 2.718 at 99 %
+    assert among["c0"].lower_bound / alone.lower_bound == pytest.approx(2.718 / 1.796, abs=1e-3)
+    assert (alone.among, among["c0"].among, among["c0"].level) == (1, 5, 0.95)
+
+
+def test_that_bound_holds_whichever_is_chosen():
+    """Sixteen checkpoints as good as the base but for a point too much: the best rarely passes."""
+    rng = np.random.default_rng(0)
+    level, fooled, corrected = 1 - 0.05 / 16, 0, 0
+    for _ in range(400):
+        base = rng.binomial(4, 0.8, 200) / 4
+        tries = [rng.binomial(4, 0.78, 200) / 4 for _ in range(16)]
+        fooled += any(non_inferiority(each, base, 0.02).held for each in tries)
+        corrected += any(non_inferiority(each, base, 0.02, level).held for each in tries)
+    assert fooled > 80 and corrected <= 30  # 5 % of 400 is 20, with a spread of 4.4
 
 
 def test_other_weights_than_those_measured_are_noticed(run, tmp_path):
@@ -143,7 +189,7 @@ def changed(path, value):
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (changed(["format"], 2), "format"),
+        (changed(["format"], 1), "format"),
         (changed(["surprise"], 1), "surprise"),
         (changed(["name"], "../x"), "name"),
         (changed(["levels"], []), "levels"),
@@ -156,6 +202,7 @@ def changed(path, value):
         (changed(["levels", 1, "certificate"], certificate()), "without certificate"),
         (changed(["levels", 0, "certificate", "lower_bound"], -0.5), "contradicts its own figures"),
         (changed(["levels", 0, "certificate", "problems"], 5), "contradicts its own figures"),
+        (changed(["levels", 0, "certificate", "among"], 7), "fewer checkpoints than were looked"),
         (changed(["prompt"], {"instruction": 7}), "prompt"),
     ],
 )

@@ -10,8 +10,10 @@ import pytest
 from crt.errors import ConfigError, EngineError
 from crt.serve.app import Service
 from crt.serve.behind import found_model, places, upstream_engine
+from crt.serve.faults import ApiError
 from crt.serve.metrics import Metrics
-from crt.serve.upstream import UpstreamSettings
+from crt.serve.relay import stops_of, thinking_named
+from crt.serve.upstream import Served, UpstreamEngine, UpstreamSettings
 
 from .conftest import PROMPT, QUESTION, running, served, until
 
@@ -114,6 +116,50 @@ def test_a_busy_server_behind_is_429(endless_family, http):
         until(lambda: front.engine.counts() == {"full": (0, 0)})
 
 
+def test_health_is_that_of_the_servers_behind(demo, pocket_family, http, monkeypatch):
+    monkeypatch.setattr("crt.serve.upstream.HEALTH_SECONDS", 0.0)
+    behind = Rude(_http(b"200 OK", b"{}"))
+    urls = [f"full={demo}/v1", f"concise={behind.url}"]
+    with dialled(pocket_family[0], urls) as (url, _, _):
+        told = http.get(f"{url}/health")
+        assert told.status_code == 200
+        assert told.json() == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
+        behind.close()
+        told = http.get(f"{url}/health")
+    assert told.status_code == 503
+    assert told.json() == {"status": "failed", "levels": {"concise": "unreachable", "full": "ok"}}
+
+
+def test_drawn_as_it_was_measured_unless_told(pocket_family):
+    """Temperature 0.6 and top-p 0.95 are the family's; a server's own would be others."""
+    family = pocket_family[0]
+    served = {level: Served("http://127.0.0.1:9/v1", level) for level in LEVELS}
+    engine = UpstreamEngine(family, served, UpstreamSettings(), Metrics())
+    body = engine._body("chat", family.levels[0], {"messages": ASKED, "top_p": 0.5})
+    assert (body["temperature"], body["top_p"], body["model"]) == (0.6, 0.5, "concise")
+    assert "stream_options" not in body
+    asked = {"messages": ASKED, "stream": True, "temperature": 0}
+    body = engine._body("chat", family.levels[0], asked)
+    assert body["temperature"] == 0 and body["stream_options"] == {"include_usage": True}
+
+
+def test_the_usage_that_only_the_dial_wants_is_counted_and_not_told(demo, pocket_family, http):
+    with dialled(pocket_family[0], [f"{demo}/v1"]) as (url, _, _):
+        body = {"model": "demo:full", "messages": ASKED, "temperature": 0, "stream": True}
+        told = http.post(f"{url}/v1/chat/completions", json=body).text
+        counted = http.get(f"{url}/metrics").text
+    assert "usage" not in told and told.endswith("data: [DONE]\n\n")
+    assert 'crt_tokens_total{kind="completion",level="full"} 128.0' in counted
+
+
+def test_thinking_has_the_name_it_has_here():
+    told = {"choices": [{"message": {"content": "4", "reasoning": "2 + 2"}}]}
+    assert thinking_named(told)["choices"][0]["message"]["reasoning_content"] == "2 + 2"
+    assert thinking_named({"choices": [{"delta": {"content": "4"}}]}) == {
+        "choices": [{"delta": {"content": "4"}}]
+    }
+
+
 def test_too_many_at_the_dial_itself(demo, pocket_family, http):
     with dialled(pocket_family[0], [f"{demo}/v1"], most=0) as (url, _, _):
         body = {"model": "demo", "messages": ASKED}
@@ -145,6 +191,11 @@ class Rude:
                 client.sendall(self.reply)
             client.close()
 
+    def close(self):
+        """Wakes `accept`, so that the port is free at once."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
     @property
     def url(self):
         return f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
@@ -171,17 +222,32 @@ EVENTS = b"text/event-stream"
         (b"", False, 502, "cannot be reached"),
         (_http(b"500 Oh", b""), True, 502, "answered 500"),
         (_http(b"200 OK", b'data: {"error": {"message": "lost"}}\n\n', EVENTS), True, 502, "lost"),
-        (_http(b"200 OK", b"data: {}\n\n", EVENTS), True, 200, "broke off its answer"),
+        (_http(b"200 OK", b'data: {"choices": [{}]}\n\n', EVENTS), True, 200, "broke off its"),
+        (_http(b"200 OK", b"data: {}\n\n", EVENTS), True, 502, "broke off its answer"),
         (None, False, 504, "within 0.5 seconds"),
     ],
 )
 def test_servers_that_misbehave(pocket_family, http, reply, stream, status, says):
     rude = Rude(reply)
-    with dialled(pocket_family[0], [rude.url], time_limit=0.5) as (url, _, _):
+    limit = 0.5 if reply is None else 60.0  # only the silent one may take too long
+    with dialled(pocket_family[0], [rude.url], time_limit=limit) as (url, _, _):
         body = {"model": "demo", "messages": ASKED, "stream": stream}
         told = http.post(f"{url}/v1/chat/completions", json=body)
-    rude.socket.close()
+    rude.close()
     assert told.status_code == status and says in told.text and "secret" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, ()), ("", ()), ("a", ("a",)), (["a", "b"], ("a", "b"))]
+)
+def test_stops(given, found):
+    assert stops_of(given) == found
+
+
+@pytest.mark.parametrize("bad", [7, ["a", 7], [""], {"a": "b"}])
+def test_stops_that_are_none(bad):
+    with pytest.raises(ApiError, match="not a text or a list of texts"):
+        stops_of(bad)
 
 
 def test_one_that_is_not_there(pocket_family):

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from crt.errors import ConfigError, EngineError
+from crt.serve.children import Launch, start, stop, wait_for
 from crt.serve.family import Family
-from crt.serve.vllm import Launch, chosen_engine, free_ports, launches, start, stop, wait_for
+from crt.serve.vllm import chosen_engine, free_ports, launches
 
 from .conftest import level, plain_family
 
@@ -34,7 +35,7 @@ def test_adapters_share_one_base(adapters):
     assert one.command == (
         *("vllm", "serve", "Qwen/Qwen3-8B", "--revision", "abc"),
         *("--served-model-name", "demo:full", "--host", "127.0.0.1", "--port", "9000"),
-        *("--max-model-len", "4096", "--enable-lora", "--max-loras", "2"),
+        *("--max-model-len", "4096", "--enable-lora", "--max-loras", "3"),  # one stays empty
         *("--max-lora-rank", "32"),  # the smallest that vLLM knows and that holds 24
         *("--lora-modules", f"demo:concise={folder}/concise", f"demo:balanced={folder}/balanced"),
     )

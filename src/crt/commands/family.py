@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         tolerance=args.tolerance,
         uncertified=args.all,
         strict=args.front,
+        note=_note,
     )
     write_json(file, family.model_dump(mode="json"))
     show(family)
@@ -86,18 +87,12 @@ def show(family: "Family") -> None:
     console.print(
         f"{problems} problems, {family.measured.rollouts} responses each; "
         f"chosen from {family.candidates} checkpoints. The certificate's number is what accuracy "
-        f"gains or loses at worst against the base, in points, with 95 % confidence; it is held "
-        f"from {-100 * family.tolerance:g}."
+        f"gains or loses at worst against the base, in points, with 95 % confidence for all "
+        f"{family.candidates} at once, whichever is chosen; it is held from "
+        f"{-100 * family.tolerance:g}."
     )
     if not all(level.front for level in family.levels):
         console.print("·: beside the front, more words for the same accuracy (--front: without).")
-    if len(family.levels) == 1:
-        points = 100 * family.tolerance
-        console.print(
-            f"No checkpoint is shown to be within {points:g} points of the base: measure on more "
-            "problems (--data), allow more (--tolerance), or offer levels without certificate "
-            "(--all)."
-        )
 
 
 def certificate_cell(held: Any) -> str:
@@ -105,7 +100,7 @@ def certificate_cell(held: Any) -> str:
     if held is None:
         return "reference"
     verdict = "held" if held.held else "not held"
-    return f"{verdict}, {100 * held.lower_bound:+.1f}"
+    return f"{verdict}, {100 * held.lower_bound:+.2f}"
 
 
 def _note(sentence: str) -> None:

@@ -28,13 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Loads, listens, and serves until it is told to stop."""
+    """Loads, listens, and serves until it is told to stop; 0, or 143 if that is while it loads."""
+    import signal
     import time
 
     from crt.serve.app import Service, make_app
     from crt.serve.family import family_file, read_family
     from crt.serve.metrics import Metrics
-    from crt.serve.server import Address, key_from, listening
+    from crt.serve.server import Address, at_signal, end_while_loading, key_from, listening
     from crt.serve.server import run as serve
 
     address = Address(args.host, args.port, key_from(args.api_key), args.drain)
@@ -43,19 +44,18 @@ def run(args: argparse.Namespace) -> int:
     default = default_level(family, args.default)
     listening(address).close()  # a taken port is said before minutes of loading
     metrics = Metrics()
-    engine = engine_for(args, family, file, metrics)
-    service = Service(
-        family,
-        engine,
-        metrics,
-        default,
-        api_key=address.api_key,
-        loopback_only=address.loopback,
-        body_bytes=args.body_kb * 1024,
-        started=int(time.time()),
-    )
-    serve(make_app(service), address, lambda url: _ready(url, family, default))
-    return 0
+    with at_signal(end_while_loading, signal.SIGTERM):
+        service = Service(
+            family,
+            engine_for(args, family, file, metrics),
+            metrics,
+            default,
+            api_key=address.api_key,
+            loopback_only=address.loopback,
+            body_bytes=args.body_kb * 1024,
+            started=int(time.time()),
+        )
+        return serve(make_app(service), address, lambda url: _ready(url, family, default))
 
 
 def default_level(family: "Family", name: str | None) -> "Level":

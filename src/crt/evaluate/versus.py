@@ -106,17 +106,21 @@ def change(measure: Measure, pairs: Sequence[Pair]) -> Interval | None:
     return interval(minus, strata) if _known(strata) else None
 
 
-def certificate(pairs: Sequence[Pair], tolerance: float) -> Certificate | None:
+def certificate(
+    pairs: Sequence[Pair], tolerance: float, level: float = LEVEL
+) -> Certificate | None:
     """Non-inferiority in accuracy: of a data set as it is, of several for their macro average."""
     both = [_accuracies(pair) for pair in pairs]
     if any(len(ours) < 2 for ours, _ in both):
         return None
     if len(both) == 1:
-        return non_inferiority(*both[0], tolerance, LEVEL)
-    return macro_certificate([ours - theirs for ours, theirs in both], tolerance)
+        return non_inferiority(*both[0], tolerance, level)
+    return macro_certificate([ours - theirs for ours, theirs in both], tolerance, level)
 
 
-def macro_certificate(differences: Sequence[Array], tolerance: float) -> Certificate:
+def macro_certificate(
+    differences: Sequence[Array], tolerance: float, level: float = LEVEL
+) -> Certificate:
     """Of the mean over data sets: variances add up, degrees of freedom by Welch–Satterthwaite.
 
     It rests on all problems, or, when a set has too few of them, on that set's.
@@ -126,10 +130,10 @@ def macro_certificate(differences: Sequence[Array], tolerance: float) -> Certifi
     variances = np.array([d.var(ddof=1) / d.size for d in differences]) / sets**2
     spread = (variances**2 / [d.size - 1 for d in differences]).sum()
     degrees = int(variances.sum() ** 2 / spread) if spread > 0 else 1
-    bound = mean - student_quantile(LEVEL, max(1, degrees)) * float(np.sqrt(variances.sum()))
+    bound = mean - student_quantile(level, max(1, degrees)) * float(np.sqrt(variances.sum()))
     least = min(d.size for d in differences)
     problems = least if least < LEAST_PROBLEMS else sum(d.size for d in differences)
-    return Certificate(mean, bound, tolerance, LEVEL, problems)
+    return Certificate(mean, bound, tolerance, level, problems)
 
 
 def _accuracies(pair: Pair) -> tuple[Array, Array]:

@@ -29,8 +29,7 @@ GONE = 499  # the client went away, as nginx writes it
 class Engine(Protocol):
     """Who answers."""
 
-    @property
-    def healthy(self) -> bool: ...
+    async def health(self) -> dict[str, str]: ...
     async def answer(self, kind: Kind, setting: Setting, plain: dict[str, Any]) -> Answer: ...
     def counts(self) -> dict[str, tuple[int, int]]: ...
     async def close(self) -> None: ...
@@ -198,8 +197,10 @@ async def recorded(chunks: Chunks, outcome: Outcome) -> Chunks:
 def _add_watching(app: FastAPI, service: Service, allowed: list[Any]) -> None:
     @app.get("/health")
     async def health() -> JSONResponse:
-        sound = service.engine.healthy
-        return JSONResponse({"status": "ok" if sound else "failed"}, 200 if sound else 503)
+        levels = await service.engine.health()
+        sound = all(state == "ok" for state in levels.values())
+        told = {"status": "ok" if sound else "failed", "levels": levels}
+        return JSONResponse(told, 200 if sound else 503)
 
     @app.get("/metrics", dependencies=allowed)
     async def metrics() -> Response:

@@ -17,9 +17,16 @@ from crt.evaluate.store import PROBLEMS
 from crt.evaluate.versus import TOLERANCE
 from crt.files import read_rows
 from crt.run import Run
-from crt.serve.family import FORMAT, Example, Family, Level
-from crt.serve.front import FULL, MOST_LEVELS, choose, pareto_front
-from crt.serve.points import Point, measurement, series, weights_measured
+from crt.serve.family import FORMAT, Certified, Example, Family, Level
+from crt.serve.front import (
+    FULL,
+    MOST_LEVELS,
+    Measured,
+    choose,
+    pareto_front,
+    problems_needed,
+)
+from crt.serve.points import Point, certificates, measurement, series, weights_measured
 
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
@@ -70,16 +77,19 @@ def family_of(
     tolerance: float = TOLERANCE,
     uncertified: bool = False,
     strict: bool = False,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Family:
     """The family for `file`, from the series in `folder`."""
     if not 2 <= levels <= MOST_LEVELS:
         raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
     if not 0 <= tolerance <= 1:
         raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
-    base, *others = series(folder)
+    base, *others = found = series(folder)
     by_name = {point.name: point for point in others}
+    held = certificates(folder, found, tolerance)
+    measured = [point.measured(held[point.name]) for point in others]
     chosen = choose(
-        [point.measured() for point in others],
+        measured,
         base.figure("len").value,
         levels=levels,
         tolerance=tolerance,
@@ -88,9 +98,11 @@ def family_of(
     )
     front = {point.name for point in pareto_front([point for _, point in chosen])}
     made = [
-        _level(run, folder, file, by_name[m.name], word, tolerance, m.name in front)
+        _level(run, folder, file, by_name[m.name], word, held[m.name], m.name in front)
         for word, m in chosen
     ]
+    if not any(held[m.name].held for _, m in chosen):
+        note(too_few(measured, base, tolerance))
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
@@ -99,9 +111,25 @@ def family_of(
         candidates=len(others),
         measured=measurement(folder, base),
         prompt=_plain(asdict(run.config.prompt)),
-        levels=[*made, _level(run, folder, file, base, FULL, tolerance)],
+        levels=[*made, _level(run, folder, file, base, FULL)],
         examples=examples(folder / base.folder / PROBLEMS),
         versions=versions(),
+    )
+
+
+def too_few(measured: Sequence[Measured], base: Point, tolerance: float) -> str:
+    """Why no checkpoint is certified, and what would help."""
+    points, problems = f"{100 * tolerance:g} points", base.figure("acc").problems
+    needed = problems_needed(measured, base.figure("len").value, problems, tolerance)
+    if needed is None:
+        return (
+            f"no checkpoint that is shorter than the base was measured within {points} of its "
+            "accuracy: allow more (--tolerance), or train longer."
+        )
+    return (
+        f"{problems} problems are too few to certify one of {len(measured)} checkpoints to "
+        f"{points}: about {needed:,} would do if it is as good as it looks (--data NAME:COUNT); "
+        "or allow more (--tolerance), or offer levels without certificate (--all)."
     )
 
 
@@ -123,7 +151,7 @@ def _level(
     file: Path,
     point: Point,
     name: str,
-    tolerance: float,
+    held: Certified | None = None,
     front: bool = True,
 ) -> Level:
     base = point.name == BASE
@@ -144,7 +172,7 @@ def _level(
         len=point.figure("len"),
         r_zip=point.figure_or_none("r_zip"),
         saved=point.saved,
-        certificate=None if base else point.certified(tolerance),
+        certificate=held,
     )
 
 

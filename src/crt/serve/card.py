@@ -35,7 +35,8 @@ Figures with their 95 % interval over problems. Tokens saved: {saved}.
 
 {rollouts} responses to each problem at temperature {temperature}, top-p {top_p}, at most
 {max_tokens} tokens, on {data}. Measured on {date}; the level was chosen among {candidates}
-checkpoints by the same evaluation.
+checkpoints by the same evaluation. The certificate allows for that choice; the accuracy above
+does not, and may be a little lucky.
 
 **Certificate:** {certificate}
 
@@ -116,7 +117,8 @@ def certificate_sentence(held: Certified | None) -> str:
     return (
         f"{verdict}. Accuracy is {100 * held.difference:+.1f} points against the base, with "
         f"{100 * held.level:.0f} % confidence not below {100 * held.lower_bound:+.1f}, paired over "
-        f"{held.problems} problems; the tolerance is {100 * held.tolerance:g}."
+        f"{held.problems} problems and true of all {held.among} checkpoints at once; the "
+        f"tolerance is {100 * held.tolerance:g}."
     )
 
 

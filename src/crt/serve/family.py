@@ -17,7 +17,7 @@ from crt.serve.front import FULL, MOST_LEVELS, WORDS
 from crt.tasks.messages import PromptSettings
 
 FAMILY = "family.json"
-FORMAT = 1
+FORMAT = 2
 LARGEST = 4 * 2**20  # bytes of a family.json
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -46,12 +46,17 @@ class Figure(Part):
 
 
 class Certified(Part):
-    """Non-inferiority in accuracy against the base; differences in [−1, 1]."""
+    """Non-inferiority in accuracy against the base; differences in [−1, 1].
+
+    Checkpoints are chosen and certified on the same problems, so the bound is that of `among`
+    checkpoints at once (Bonferroni): with confidence `level` it is true of whichever is chosen.
+    """
 
     difference: Finite
     lower_bound: Finite
     tolerance: Share
     level: Share
+    among: Count
     problems: Count
     held: bool
 
@@ -111,7 +116,7 @@ class Example(Part):
 class Family(Part):
     """Levels from the shortest to the base, and how they were found."""
 
-    format: Literal[1]
+    format: Literal[2]
     name: Name
     method: Short
     tolerance: Share  # ε of the certificates
@@ -134,8 +139,14 @@ class Family(Part):
         lengths = [level.len.value for level in self.levels]
         if lengths != sorted(lengths) or lengths[0] <= 0:
             raise ValueError("levels must go from the shortest to the longest")
+        if any(held.among < self.candidates for held in self._certificates):
+            raise ValueError("a certificate is for fewer checkpoints than were looked at")
         _prompt_settings(self.prompt)
         return self
+
+    @property
+    def _certificates(self) -> list[Certified]:
+        return [level.certificate for level in self.levels if level.certificate]
 
     @property
     def prompt_settings(self) -> PromptSettings:

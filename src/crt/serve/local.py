@@ -94,10 +94,10 @@ class LocalEngine:
             for name, level in self.levels.items()
         }
 
-    @property
-    def healthy(self) -> bool:
-        """Every level's thread works."""
-        return all(level.scheduler.alive for level in self.levels.values())
+    async def health(self) -> dict[str, str]:
+        """Level → whether its thread works."""
+        alive = {name: level.scheduler.alive for name, level in self.levels.items()}
+        return {name: "ok" if works else "failed" for name, works in alive.items()}
 
     async def close(self) -> None:
         """Ends the threads."""

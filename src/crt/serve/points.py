@@ -1,14 +1,15 @@
 """What a run's evaluation says of each checkpoint: its figures and its certificate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from crt.core.intervals import Certificate
 from crt.errors import DataError
 from crt.evaluate.series import BASE, SERIES
-from crt.evaluate.store import MANIFEST
+from crt.evaluate.store import MANIFEST, load
+from crt.evaluate.versus import LEVEL, certificate, paired
 from crt.files import read_json
 from crt.serve.family import Certified, Figure, Measurement
 from crt.serve.front import Measured
@@ -43,22 +44,11 @@ class Figures(BaseModel):
     r_zip: Interval | None = None
 
 
-class Held(BaseModel):
-    """The evaluation's certificate; whether it is held depends on the tolerance."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-    difference: float
-    lower_bound: float
-    level: float
-    problems: int
-
-
 class Against(BaseModel):
     """What is read of the comparison with the base."""
 
     model_config = ConfigDict(frozen=True)
     saved: Interval | None = None
-    certificate: Held | None = None
 
 
 class Versus(BaseModel):
@@ -97,25 +87,38 @@ class Point(BaseModel):
         found = self.versus.averages.get(AVERAGE) if self.versus else None
         return found.saved.figure() if found and found.saved else None
 
-    @property
-    def held(self) -> Held:
-        """The certificate, which a checkpoint must have been measured for."""
-        found = self.versus.averages.get(AVERAGE) if self.versus else None
-        if found is None or found.certificate is None:
-            raise DataError(f"{self.name} was measured on too few problems for a certificate.")
-        return found.certificate
-
-    def certified(self, tolerance: float) -> Certified:
-        """The certificate for a tolerance."""
-        held = self.held
-        known = Certificate(held.difference, held.lower_bound, tolerance, held.level, held.problems)
-        return Certified(**held.model_dump(), tolerance=tolerance, held=known.held)
-
-    def measured(self) -> Measured:
+    def measured(self, held: Certified) -> Measured:
         """What the choice of levels looks at."""
-        held = self.held
         accuracy, length = self.figure("acc").value / 100, self.figure("len").value
         return Measured(self.name, accuracy, length, held.difference, held.lower_bound)
+
+
+def certificates(folder: Path, points: Sequence[Point], tolerance: float) -> dict[str, Certified]:
+    """Name → certificate of every checkpoint, true of all of them at once.
+
+    The levels are chosen by the same figures, and the luckiest of many looks better than it is:
+    each bound has a confidence (1 − α/M) that leaves 1 − α for all M, whatever is chosen.
+    """
+    base, *others = points
+    start = load(folder / base.folder).tallies
+    each = 1 - (1 - LEVEL) / max(1, len(others))
+    found: dict[str, Certified] = {}
+    for point in others:
+        there = load(folder / point.folder).tallies
+        pairs = [paired(there[name], start[name]) for name in start if name in there]
+        held = certificate(pairs, tolerance, each) if pairs else None
+        if held is None:
+            raise DataError(f"{point.name} was measured on too few problems for a certificate.")
+        found[point.name] = Certified(
+            difference=held.difference,
+            lower_bound=held.lower_bound,
+            tolerance=float(tolerance),
+            level=LEVEL,
+            among=len(others),
+            problems=held.problems,
+            held=held.held,
+        )
+    return found
 
 
 def series(folder: Path) -> list[Point]:

@@ -1,10 +1,13 @@
 """From a family to a running server: who may reach it, and how it starts and ends."""
 
 import os
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -57,6 +60,7 @@ def listening(address: Address) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((address.host, address.port))
+        found.listen()  # who comes before the server is up waits and is not turned away
     except OSError as error:
         found.close()
         raise ConfigError(
@@ -80,10 +84,35 @@ def server_for(app: "FastAPI", address: Address) -> uvicorn.Server:
     )
 
 
-def run(app: "FastAPI", address: Address, ready: Callable[[str], None]) -> None:
-    """Serves until it is told to stop."""
-    with listening(address) as bound:
+def run(app: "FastAPI", address: Address, ready: Callable[[str], None]) -> int:
+    """Serves until it is told to stop: 0 when all was finished, 130 when Ctrl-C came again."""
+    server = server_for(app, address)
+
+    def end(*_: Any) -> None:
+        server.should_exit = True
+
+    with listening(address) as bound, at_signal(end, signal.SIGTERM, signal.SIGINT):
         host, port = bound.getsockname()[:2]
         named = f"[{host}]" if ":" in host else host
         ready(f"http://{named}:{port}")
-        server_for(app, address).run(sockets=[bound])
+        server.run(sockets=[bound])  # it raises again what ended it: `end`, not the process's death
+    return 130 if server.force_exit else 0
+
+
+@contextmanager
+def at_signal(act: Callable[..., None], *numbers: signal.Signals) -> Iterator[None]:
+    """Within it these signals do this and nothing else; outside the main thread, nothing new."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, act) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_while_loading(*_: Any) -> None:
+    """SIGTERM before anything is served: what was started ends, then this process."""
+    raise SystemExit(128 + signal.SIGTERM)

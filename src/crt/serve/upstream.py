@@ -1,7 +1,6 @@
 """Only the dial, in front of OpenAI-compatible servers that are there: requests pass through."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -11,19 +10,29 @@ from typing import Any
 
 import httpx
 
+from crt.serve.apart import ASKS, Apart, Words
 from crt.serve.dial import Setting
 from crt.serve.family import Family, Level
 from crt.serve.faults import ApiError, busy, too_slow
 from crt.serve.forms import Answer, Chunks, Kind
 from crt.serve.metrics import Heard, Metrics
 from crt.serve.protocol import ChatRequest, checked
+from crt.serve.relay import (
+    after,
+    as_asked,
+    events,
+    json_object,
+    refused,
+    stops_of,
+    thinking_named,
+    wants_usage,
+)
 from crt.serve.turns import turns_of
 
 ROUTES: dict[Kind, str] = {"chat": "/chat/completions", "text": "/completions"}
 OURS = ("model", "verbosity", "reasoning_effort", "token_target", "measured_prompt")
-PASSED_ON = (400, 404, 413, 422)  # the client's own mistakes, in the server's words
 CONNECT_SECONDS = 5.0
-LONGEST_ERROR = 64 * 1024
+HEALTH_SECONDS = 2.0  # how old a server's state may be
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class Served:
 
     url: str
     model: str
+    words: Words | None = None  # to read the tokens it returns; without, it passes as it is
 
 
 class UpstreamEngine:
@@ -57,6 +67,8 @@ class UpstreamEngine:
         self.family, self.served, self.settings, self.metrics = family, served, settings, metrics
         self.under_way = dict.fromkeys(served, 0)
         self._client: httpx.AsyncClient | None = None
+        self._asking, self._heard_at = asyncio.Lock(), float("-inf")
+        self._states: dict[str, str] = {}
 
     async def answer(self, kind: Kind, setting: Setting, plain: dict[str, Any]) -> Answer:
         """The server's answer under the family's name."""
@@ -64,25 +76,33 @@ class UpstreamEngine:
         if sum(self.under_way.values()) >= self.settings.most:
             raise busy(1)
         body = self._body(kind, setting.level, plain)
-        name = f"{self.family.name}:{level}"
-        dial = {"level": level, "chosen_by": setting.by}
+        apart = self._apart(kind, level, plain)
+        named = {"model": f"{self.family.name}:{level}"}
+        dial = {"crt": {"level": level, "chosen_by": setting.by}}
         if body.get("stream"):
-            chunks = self._stream(kind, level, body, name)
-            first = await anext(chunks, None)  # an error must be known before headers are sent
-            return _after({**(first or {}), "crt": dial}, chunks)
+            chunks = self._stream(kind, level, body, apart)
+            shown = as_asked(chunks, named, wants_usage(plain))
+            first = await anext(shown, {})  # an error must be known before headers are sent
+            return after({**first, **dial}, shown)
         async with self._sent(kind, level, body) as response:
-            told = _json(await response.aread())
-            self.metrics.spoken(level, told.get("usage") or {})
-            return {**told, "model": name, "crt": dial}
+            told = json_object(await response.aread())
+        told = (apart.read(told) if apart else thinking_named(told)) or told
+        self.metrics.spoken(level, told.get("usage") or {})
+        return {**told, **named, **dial}
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Level → requests under way; how many wait there is not known here."""
         return {level: (count, 0) for level, count in self.under_way.items()}
 
-    @property
-    def healthy(self) -> bool:
-        """The dial works; whether the servers do, their own /health says."""
-        return True
+    async def health(self) -> dict[str, str]:
+        """What the servers say of themselves, asked at most every few seconds."""
+        async with self._asking:
+            if time.monotonic() - self._heard_at > HEALTH_SECONDS:
+                urls = list(dict.fromkeys(each.url for each in self.served.values()))
+                states = await asyncio.gather(*(self._state(url) for url in urls))
+                self._states = dict(zip(urls, states, strict=True))
+                self._heard_at = time.monotonic()
+        return {level: self._states[each.url] for level, each in self.served.items()}
 
     async def close(self) -> None:
         """Ends the connections."""
@@ -90,8 +110,20 @@ class UpstreamEngine:
             await self._client.aclose()
 
     def _body(self, kind: Kind, level: Level, plain: dict[str, Any]) -> dict[str, Any]:
-        """The request without what is the dial's."""
+        """The request without what is the dial's, drawn as the levels were measured."""
+        if kind == "chat" and not plain.get("messages"):
+            raise ApiError(400, "The field 'messages' is missing or empty.", param="messages")
         body = {name: value for name, value in plain.items() if name not in OURS}
+        how = self.family.measured
+        for name, value in (("temperature", how.temperature), ("top_p", how.top_p)):
+            body[name] = value if plain.get(name) is None else plain[name]
+        if body.get("stream"):  # the tokens are counted, whether the client asks or not
+            options = plain.get("stream_options") or {}
+            if isinstance(options, dict):
+                body["stream_options"] = {**options, "include_usage": True}
+        if kind == "chat" and self.served[level.name].words:
+            body = {**body, **ASKS}
+            body.pop("stop", None)  # there it would end thinking, too
         wrap = plain.get("measured_prompt")
         if kind == "chat" and (self.settings.measured_prompt if wrap is None else wrap):
             asked = {"model": self.family.name, "messages": plain.get("messages")}
@@ -114,7 +146,7 @@ class UpstreamEngine:
                 self._open().stream("POST", url, json=body) as response,
             ):
                 if response.status_code != 200:
-                    raise await _refused(response)
+                    raise await refused(response)
                 yield response
         except (TimeoutError, httpx.TimeoutException):
             raise too_slow(self.settings.time_limit) from None
@@ -125,17 +157,38 @@ class UpstreamEngine:
         finally:
             self.under_way[level] -= 1
 
-    async def _stream(self, kind: Kind, level: str, body: dict[str, Any], name: str) -> Chunks:
+    async def _stream(
+        self, kind: Kind, level: str, body: dict[str, Any], apart: Apart | None
+    ) -> Chunks:
         heard, begun = Heard(self.metrics, level), time.monotonic()
         usage: dict[str, Any] = {}
         try:
             async with self._sent(kind, level, body) as response:
-                async for chunk in _events(response):
+                async for chunk in events(response):
                     heard.first(time.monotonic() - begun)
-                    usage = chunk.get("usage") or usage
-                    yield {**chunk, "model": name}
+                    told = apart.read(chunk) if apart else thinking_named(chunk)
+                    if told is not None:
+                        usage = told.get("usage") or usage
+                        yield told
         finally:
             heard.ended(usage)
+
+    def _apart(self, kind: Kind, level: str, plain: Mapping[str, Any]) -> Apart | None:
+        words = self.served[level].words
+        return Apart(words, stops_of(plain.get("stop"))) if words and kind == "chat" else None
+
+    async def _state(self, url: str) -> str:
+        """By its /health, which sees more; by its models if it has none."""
+        try:
+            for asked in (f"{url.removesuffix('/v1')}/health", f"{url}/models"):
+                told = await self._open().get(asked, timeout=CONNECT_SECONDS)
+                if told.status_code == 200:
+                    return "ok"
+                if told.status_code not in (401, 403, 404, 405):
+                    return "failed"
+        except httpx.HTTPError:
+            return "unreachable"
+        return "failed"
 
     def _open(self) -> httpx.AsyncClient:
         """One client for all, made in the event loop that uses it."""
@@ -148,66 +201,3 @@ class UpstreamEngine:
                 trust_env=False,
             )
         return self._client
-
-
-async def _after(first: dict[str, Any], rest: Chunks) -> Chunks:
-    try:
-        yield first
-        async for chunk in rest:
-            yield chunk
-    finally:
-        await rest.aclose()
-
-
-async def _events(response: httpx.Response) -> Chunks:
-    """The events of a stream up to its end, which must be there."""
-    async for line in response.aiter_lines():
-        if not line.startswith("data:"):
-            continue
-        data = line[5:].strip()
-        if data == "[DONE]":
-            return
-        chunk = _json(data)
-        if "error" in chunk and "choices" not in chunk:
-            raise ApiError(502, _message(chunk), kind="server_error")
-        yield chunk
-    raise ApiError(502, "The server behind the dial broke off its answer.", kind="server_error")
-
-
-async def _refused(response: httpx.Response) -> ApiError:
-    """What another server's refusal means for our client."""
-    told = b""
-    async for piece in response.aiter_bytes():
-        told += piece
-        if len(told) > LONGEST_ERROR:
-            break
-    status = response.status_code
-    if status in PASSED_ON:
-        return ApiError(status, _message(_json(told, strict=False)))
-    if status in (429, 503):
-        after = response.headers.get("retry-after", "1")
-        return busy(min(3600, int(after)) if after.isdigit() else 1)
-    if status in (401, 403):
-        text = "The server behind the dial does not accept the dial's key (--upstream-key-from)."
-        return ApiError(502, text, kind="server_error")
-    return ApiError(502, f"The server behind the dial answered {status}.", kind="server_error")
-
-
-def _json(data: bytes | str, strict: bool = True) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
-    if strict:
-        text = "The server behind the dial did not answer in JSON."
-        raise ApiError(502, text, kind="server_error")
-    return {}
-
-
-def _message(told: Mapping[str, Any]) -> str:
-    """The sentence in an error, in OpenAI's form or vLLM's older one."""
-    error = told.get("error")
-    found = error.get("message") if isinstance(error, dict) else told.get("message")
-    return found[:2000] if isinstance(found, str) else "The server behind the dial refuses this."

@@ -1,36 +1,28 @@
 """vLLM behind the dial: levels as adapters on one base, or a server for each level."""
 
+import asyncio
+import atexit
 import importlib.util
 import json
 import shutil
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from subprocess import Popen
+from typing import Literal
 
-import httpx
-
-from crt.errors import ConfigError, EngineError
-from crt.serve.family import Family, model_of
+from crt.engines.models import model_files
+from crt.errors import ConfigError, DataError, EngineError
+from crt.serve.apart import Words
+from crt.serve.children import Launch, start, stop
+from crt.serve.family import Family, Level, model_of
 from crt.serve.metrics import Metrics
 from crt.serve.upstream import Served, UpstreamEngine, UpstreamSettings
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM can be told as the largest rank
 MEMORY = 0.9  # of the GPU, shared by the servers
-START_SECONDS = 900.0  # loading and compiling a large model takes minutes
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A server to start, and the levels it serves."""
-
-    command: tuple[str, ...]
-    url: str
-    models: dict[str, str]  # level → name there
+OWN_WORDS = ("--reasoning-parser", "--tool-call-parser")  # then vLLM itself takes answers apart
 
 
 def chosen_engine(asked: Literal["auto", "local", "vllm"]) -> Literal["local", "vllm"]:
@@ -46,11 +38,15 @@ def chosen_engine(asked: Literal["auto", "local", "vllm"]) -> Literal["local", "
 
 
 def launches(
-    family: Family, file: Path, ports: Sequence[int], extra: Sequence[str] = ()
+    family: Family,
+    file: Path,
+    ports: Sequence[int],
+    extra: Sequence[str] = (),
+    program: str = "vllm",
 ) -> list[Launch]:
     """One server if every level but the base is an adapter on it; else one for each level."""
     if all(level.adapter for level in family.levels[:-1]):
-        return [_with_adapters(family, file, ports[0], extra)]
+        return [_with_adapters(family, file, ports[0], extra, program)]
     share = ["--gpu-memory-utilization", f"{MEMORY / len(family.levels):.2f}"]
     found: list[Launch] = []
     for level, port in zip(family.levels, ports, strict=False):
@@ -61,11 +57,13 @@ def launches(
             )
         name = f"{family.name}:{level.name}"
         command = _command(model_of(level, file), level.revision, name, port, [*share, *extra])
-        found.append(Launch(command, _url(port), {level.name: name}))
+        found.append(Launch((program, *command), _url(port), {level.name: name}))
     return found
 
 
-def _with_adapters(family: Family, file: Path, port: int, extra: Sequence[str]) -> Launch:
+def _with_adapters(
+    family: Family, file: Path, port: int, extra: Sequence[str], program: str
+) -> Launch:
     """The base once in memory, the levels beside it."""
     *levels, base = family.levels
     names = {level.name: f"{family.name}:{level.name}" for level in family.levels}
@@ -74,11 +72,14 @@ def _with_adapters(family: Family, file: Path, port: int, extra: Sequence[str]) 
     if levels:
         modules = [f"{names[level]}={folder}" for level, folder in folders.items()]
         rank = max(_rank(Path(folder)) for folder in folders.values())
-        options = ["--enable-lora", "--max-loras", str(len(levels)), "--max-lora-rank", str(rank)]
+        # One place more than adapters: on a CPU vLLM (to 0.28 at least) gives a request for the base
+        # that shares a batch with others the last place's adapter, so that must be an empty one.
+        places = str(len(levels) + 1)
+        options = ["--enable-lora", "--max-loras", places, "--max-lora-rank", str(rank)]
         options += ["--lora-modules", *modules]
     name = names[base.name]
     command = _command(model_of(base, file), base.revision, name, port, [*extra, *options])
-    return Launch(command, _url(port), names)
+    return Launch((program, *command), _url(port), names)
 
 
 def _command(
@@ -90,7 +91,7 @@ def _command(
         model = str(path())
     at = ("--revision", revision) if revision else ()
     where = ("--host", "127.0.0.1", "--port", str(port))
-    return ("vllm", "serve", model, *at, "--served-model-name", name, *where, *options)
+    return ("serve", model, *at, "--served-model-name", name, *where, *options)
 
 
 def _rank(folder: Path) -> int:
@@ -111,17 +112,12 @@ def _url(port: int) -> str:
 class VllmEngine(UpstreamEngine):
     """The dial in front of servers that were started for it and end with it."""
 
-    processes: list[subprocess.Popen[bytes]]
-
-    @property
-    def healthy(self) -> bool:
-        """Every server still runs."""
-        return all(process.poll() is None for process in self.processes)
+    processes: "list[Popen[bytes]]"
 
     async def close(self) -> None:
         """Ends the servers, too."""
         await super().close()
-        stop(self.processes)
+        await asyncio.to_thread(stop, self.processes)
 
 
 def vllm_engine(
@@ -133,56 +129,43 @@ def vllm_engine(
     note: Callable[[str], None],
 ) -> VllmEngine:
     """Starts what is needed and waits until it answers."""
-    if shutil.which("vllm") is None:
-        raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
-    planned = launches(family, file, free_ports(len(family.levels)), extra)
+    program = vllm_program()
+    words = {level.name: level_words(level, file) for level in family.levels}
+    if any(option.partition("=")[0] in OWN_WORDS for option in extra):
+        words = {}
+    planned = launches(family, file, free_ports(len(family.levels)), extra, program)
     processes = start(planned, note)
+    atexit.register(stop, processes)  # however this process ends, if it can say so
     served = {
-        level: Served(each.url, name) for each in planned for level, name in each.models.items()
+        level: Served(each.url, name, words.get(level))
+        for each in planned
+        for level, name in each.models.items()
     }
     engine = VllmEngine(family, served, settings, metrics)
     engine.processes = processes
     return engine
 
 
-def start(planned: Sequence[Launch], note: Callable[[str], None]) -> list[subprocess.Popen[bytes]]:
-    """One after the other, so that each sees what memory the others took."""
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for each in planned:
-            note(" ".join(each.command))
-            processes.append(subprocess.Popen(each.command, stdout=sys.stderr))
-            wait_for(each.url, processes[-1], START_SECONDS)
-    except BaseException:
-        stop(processes)
-        raise
-    return processes
+def vllm_program() -> str:
+    """The `vllm` of this very environment, which need not be activated; else the first there is."""
+    beside = Path(sys.executable).with_name("vllm")
+    found = str(beside) if beside.is_file() else shutil.which("vllm")
+    if found is None:
+        raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
+    return found
 
 
-def wait_for(url: str, process: "subprocess.Popen[Any]", seconds: float) -> None:
-    """Returns when the server lists its models; says so if it ends or takes too long."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            raise EngineError(f"the server ended with exit code {process.returncode}: see above.")
-        try:
-            if httpx.get(f"{url}/models", timeout=5.0, trust_env=False).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.2)
-    raise EngineError(f"the server at {url} was not ready within {seconds:g} seconds.")
-
-
-def stop(processes: Sequence["subprocess.Popen[Any]"]) -> None:
-    """Asks them to end, then makes them."""
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
+def level_words(level: Level, file: Path) -> Words:
+    """How a level's tokens are read; other weights than those that were measured are refused."""
+    where = model_of(level, file)
+    found = model_files(where, revision=level.revision)
+    if found.hash != level.hash:
+        raise DataError(
+            f"{where} has other weights than those that {file} was made from: make the family "
+            "again, crt family RUN."
+        )
+    tokenizer = found.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    return Words(tokenizer, frozenset(found.ends))
 
 
 def free_ports(count: int) -> list[int]:
