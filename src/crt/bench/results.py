@@ -40,16 +40,21 @@ def tables_of(found: Results) -> list[Table]:
 
 
 def heading(comparison: Comparison) -> str:
-    """What was compared, in two sentences."""
+    """What was compared, and what was the same."""
     config = comparison.jobs[0].config
-    kind = "methods" if comparison.kind == "methods" else f"variants of {comparison.jobs[0].recipe}"
+    what, same = "methods", "model, training problems, reference, sampler, grader and evaluation"
+    if comparison.kind == "sensitivity":
+        what, same = (
+            f"variants of {comparison.jobs[0].recipe}",
+            "everything but the setting named, and the evaluation",
+        )
     budget = config.schedule.tokens
     equal = f"{budget:,} generated training tokens" if budget else f"{config.schedule.steps} steps"
     seeds = ", ".join(map(str, comparison.seeds))
     return (
-        f"# {len(comparison.methods)} {kind} on {config.model.name}\n\n"
-        f"Each has {equal} and seeds {seeds}; model, training problems, reference, sampler, "
-        f"grader and evaluation ({', '.join(config.evaluation.data)}) are the same."
+        f"# {len(comparison.methods)} {what} on {config.model.name}\n\n"
+        f"Each has {equal} and seeds {seeds}; {same} ({', '.join(config.evaluation.data)}) "
+        "are the same."
     )
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from crt.report.sources import LineUp, Material, Point, Row, preferred
+from crt.report.turned import ranged
 
 FIGURES = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
 AGAINST = ("saved", "aes1", "aes2", "ad", "ap", "ai")
@@ -84,8 +83,5 @@ def _mean(method: str, group: Sequence[Row]) -> Row:
     row["seeds"] = len(group)
     row["is_base"] = method == "base"
     for name in OVER_SEEDS:
-        values = [each[name] for each in group if isinstance(each.get(name), int | float)]
-        low, high = (min(values), max(values)) if values else (None, None)
-        row |= {name: float(np.mean(values)) if values else None}
-        row |= {f"{name}_low": low, f"{name}_high": high}
+        row |= ranged(name, group)
     return row

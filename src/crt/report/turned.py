@@ -68,8 +68,13 @@ def _mean(order: int, setting: str, value: str, group: Sequence[Row]) -> Row:
     row["numeric"] = isinstance(group[0]["value"], int | float)
     row["feasible"] = f"{sum(bool(each.get('feasible')) for each in group)} of {len(group)}"
     for name in (*MEASURES, "base_acc"):
-        known = [each[name] for each in group if isinstance(each.get(name), int | float)]
-        low, high = (min(known), max(known)) if known else (None, None)
-        row |= {name: float(np.mean(known)) if known else None}
-        row |= {f"{name}_low": low, f"{name}_high": high}
+        row |= ranged(name, group)
     return row
+
+
+def ranged(name: str, group: Sequence[Row]) -> Row:
+    """The mean over seeds and their range, under three names; None is unknown."""
+    known = [each[name] for each in group if isinstance(each.get(name), int | float)]
+    low, high = (min(known), max(known)) if known else (None, None)
+    mean = float(np.mean(known)) if known else None
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
