@@ -13,7 +13,7 @@ export TOKENIZERS_PARALLELISM = false
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-browser test-faults soak check format clean
+.PHONY: help setup demo test test-browser test-faults soak bench check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if the
 	@$(CHROMIUM) || apt-get install -y chromium || sudo apt-get install -y chromium || \
 		$(BIN)/python -m playwright install --with-deps chromium
 	$(BIN)/pytest -m browser
+
+bench: $(VENV)/ready ## speed beside what one would use instead, into docs/performance.md (ONLY=step for one row)
+	@$(BIN)/python benchmarks/run.py $(ONLY)
 
 check: $(VENV)/ready ## formatting, lint and types only
 	$(BIN)/ruff format --check
