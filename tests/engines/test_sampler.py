@@ -16,6 +16,7 @@ from transformers import (
 
 from crt.engines import sampler
 from crt.engines.sampler import Sample, choose, draw, nucleus, sample
+from crt.engines.shared_prompt import can_share
 from crt.errors import EngineError
 
 WORDS, END = 12, 1
@@ -110,6 +111,27 @@ def test_rows_that_leave_change_nothing_for_the_others(monkeypatch):
         assert few.tokens == all_rows.tokens[: len(few.tokens)]
 
 
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_shared_prompt_changes_nothing(maker):
+    model = lively(maker)
+    assert can_share(model) == (maker is not sliding)
+    apart = sample(model, PROMPTS, 8, 20, [END], generator=seeded(), share_prompts=False)
+    shared = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
+    assert model.config._attn_implementation == "sdpa"  # as it was
+    for one, other in zip(flat(apart), flat(shared), strict=True):
+        assert one.tokens == other.tokens
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def test_a_prompt_has_its_own_stream():
+    model = lively()
+    streams = [seeded(seed) for seed in (5, 6, 7)]
+    together = sample(model, PROMPTS, 4, 20, [END], generator=streams)
+    for prompt, seed, group in zip(PROMPTS, (5, 6, 7), together, strict=True):
+        [alone] = sample(model, [prompt], 4, 20, [END], generator=seeded(seed))
+        assert [one.tokens for one in alone] == [one.tokens for one in group]
+
+
 def test_frequencies_match_the_distribution():
     model = lively()
     prompt, copies = PROMPTS[0], 20_000
@@ -191,4 +213,4 @@ def test_refuses_layers_it_cannot_cache():
     config = SimpleNamespace(layer_types=["linear_attention"], num_hidden_layers=1)
     model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: config))
     with pytest.raises(EngineError, match="linear_attention"):
-        sampler.layers_for(model, 1, 1, 1)  # pyright: ignore[reportArgumentType]
+        sampler.layers_for(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]

@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from crt.engines.models import ModelFiles
 from crt.engines.rollouts import VllmRollouts
+from crt.engines.sampler import Sample
 from crt.engines.samplers import MOST_ROWS, InProcess, Sampling, choose_engine
 from crt.engines.vllm_sampler import TrainersVllm, VllmSampler
 from crt.errors import ConfigError
@@ -63,6 +64,19 @@ def test_the_seed_decides(sampler):
     assert len({tuple(tokens) for tokens in said}) > 5  # and no sample is another's copy
 
 
+def test_a_prompt_is_answered_the_same_in_any_company(sampler):
+    together = sampler(PROMPTS, 5, 3)
+    assert [sampler([prompt], 5, 3)[0] for prompt in PROMPTS] == [
+        [Sample(one.tokens, pytest.approx(one.logprobs, abs=1e-5), one.stop) for one in group]
+        for group in together
+    ]
+
+
+def test_equal_prompts_are_answered_apart(sampler):
+    one, other = sampler([PROMPTS[0], PROMPTS[0]], 5, 3)
+    assert [each.tokens for each in one] != [each.tokens for each in other]
+
+
 @pytest.mark.parametrize("kind", ["fast", "vllm"])
 def test_greedy_samples_are_all_alike(kind, model, vllm):
     how = Sampling(max_tokens=6, temperature=0.0)
@@ -100,8 +114,8 @@ def test_what_vllm_is_asked(vllm):
     how = engine.asked[0][1]
     assert (how.n, how.temperature, how.top_p, how.max_tokens) == (4, 0.6, 0.95, 9)
     assert how.stop_token_ids == [END] and how.logprobs == 0
-    # 4 samples a prompt: seeds 7…10, 11…14, 15…18, so that no two are the same
-    assert [params.seed for _, params in engine.asked[:3]] == [7, 11, 15]
+    seeds = [params.seed for _, params in engine.asked]
+    assert len(set(seeds)) == 6 and all(0 <= seed < 2**31 for seed in seeds)
 
 
 def test_a_closed_engine_is_loaded_again(vllm):

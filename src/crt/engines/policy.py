@@ -55,14 +55,17 @@ class Policy:
         self.ends = frozenset(ends)
 
     def rollouts(self, problems: Sequence[Problem], copies: int, *seeds: int) -> list[Rollout]:
-        """`copies` graded responses to each problem, in order; the seeds decide what is drawn."""
+        """`copies` graded responses to each problem, in order; the seeds decide what is drawn.
+
+        What is drawn for a problem does not depend on the problems asked with it.
+        """
         prompts = [render(problem, self.template) for problem in problems]
         longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
         size = max(1, self.sampler.rows(longest) // copies)
         drawn: list[Rollout] = []
         for first in range(0, len(problems), size):
             some = slice(first, first + size)
-            drawn += self._some(problems[some], prompts[some], copies, mixed(*seeds, first))
+            drawn += self._some(problems[some], prompts[some], copies, mixed(*seeds))
         return drawn
 
     def _some(

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
 from crt.errors import EngineError
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -62,7 +63,7 @@ class PreallocatedLayer(CacheLayerMixin):
         self.values[:rows, :, start:end] = value_states
         return self.keys[:rows, :, :end], self.values[:rows, :, :end]
 
-    def move(self, source: Tensor, target: Tensor) -> None:
+    def move(self, source: Tensor, target: Tensor, stay: int) -> None:
         """Fills the places of finished rows with rows from the end that go on."""
         assert self.keys is not None and self.values is not None
         for stored in (self.keys, self.values):
@@ -81,10 +82,11 @@ class PreallocatedLayer(CacheLayerMixin):
         return self.room
 
 
-def layers_for(
-    model: PreTrainedModel, rows: int, copies: int, room: int
-) -> list[PreallocatedLayer]:
-    """One layer of cache per layer of the model."""
+Layers = list[PreallocatedLayer] | list[SharedPromptLayer]
+
+
+def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, share: bool) -> Layers:
+    """One layer of cache per layer of the model; prompts that many ask are kept once."""
     config = model.config.get_text_config(decoder=True)
     other = set(getattr(config, "layer_types", None) or ()) - ATTENTION
     if other:
@@ -92,7 +94,10 @@ def layers_for(
             f"{type(model).__name__} has layers of type {', '.join(sorted(other))}, which this "
             "sampler cannot cache. Generate with the model's own `generate` or with vLLM."
         )
-    return [PreallocatedLayer(rows, copies, room) for _ in range(config.num_hidden_layers)]
+    rows, count = len(mask) * copies, config.num_hidden_layers
+    if share and can_share(model):
+        return [SharedPromptLayer(rows, room, mask) for _ in range(count)]
+    return [PreallocatedLayer(rows, copies, mask.shape[1] + room) for _ in range(count)]
 
 
 def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -120,6 +125,16 @@ def draw(probability: Tensor, uniform: Tensor) -> Tensor:
     # The last index with any probability guards the rounding at the upper end.
     last = probability.shape[-1] - 1 - probability.flip(-1).ne(0).int().argmax(-1)
     return torch.searchsorted(reached, threshold, right=True)[:, 0].minimum(last)
+
+
+def uniforms(
+    generator: torch.Generator | Sequence[torch.Generator], rows: int, room: int
+) -> Tensor:
+    """(rows, room) numbers in [0, 1); a prompt's own generator draws for all of its rollouts."""
+    if isinstance(generator, torch.Generator):
+        return torch.rand(rows, room, generator=generator)
+    copies = rows // len(generator)
+    return torch.cat([torch.rand(copies, room, generator=each) for each in generator])
 
 
 def check(prompts: Sequence[Sequence[int]], copies: int, max_new_tokens: int) -> None:
@@ -170,12 +185,12 @@ class Live:
         self.position = mask.sum(1, keepdim=True) - 1
         self.seen = torch.cat([mask, mask.new_ones(len(mask), room)], 1)
 
-    def without(self, over: Tensor, token: Tensor, layers: list[PreallocatedLayer]) -> Tensor:
+    def without(self, over: Tensor, token: Tensor, layers: Layers) -> Tensor:
         """Lets finished rows leave and the others move on; returns what those said last."""
         source, target, stay = compaction(over)
-        if len(target):
+        if stay < len(over):
             for layer in layers:
-                layer.move(source, target)
+                layer.move(source, target, stay)
             for kept in (self.rollout, self.position, self.seen, token):
                 kept[target] = kept[source]
         self.rollout, self.seen = self.rollout[:stay], self.seen[:stay]
@@ -197,40 +212,43 @@ def sample(
     max_new_tokens: int,
     eos_ids: Iterable[int],
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | Sequence[torch.Generator],
     temperature: float = 1.0,
     top_p: float = 1.0,
     on_token: Callable[[int, int], None] | None = None,
+    share_prompts: bool = True,
 ) -> list[list[Sample]]:
     """`copies` rollouts of every prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
 
-    `generator` is a CPU generator: the same seed gives the same rollouts. Temperature 0 is greedy,
-    with log-probabilities at temperature 1. The model should be in evaluation mode.
+    `generator` is a CPU generator for all, or one for each prompt: the same seeds give the same
+    rollouts. Temperature 0 is greedy, with log-probabilities at temperature 1. The model should be
+    in evaluation mode.
     """
     check(prompts, copies, max_new_tokens)
     device, rows = model.device, len(prompts) * copies
     ids, mask = left_padded(prompts, device)
     width = ids.shape[1]
-    layers = layers_for(model, rows, copies, width + max_new_tokens)
+    layers = layers_for(model, mask, copies, max_new_tokens, share_prompts)
     cache = Cache(layers=list(layers))
-    uniform = torch.rand(rows, max_new_tokens, generator=generator).to(device)
+    uniform = uniforms(generator, rows, max_new_tokens).to(device)
     stops = torch.tensor(sorted(eos_ids), device=device)
     spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies, max_new_tokens)
 
     position = (mask.cumsum(1) - 1).clamp(min=0)
     logits = forward(model, ids, mask, position, cache).repeat_interleave(copies, 0)
-    for at in range(max_new_tokens):
-        token, logprob = choose(logits, uniform[live.rollout, at], temperature, top_p)
-        over = torch.isin(token, stops)
-        spoken.add(live.rollout, at, token, logprob, over)
-        if on_token is not None:
-            for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
-                on_token(rollout, value)
-        token = live.without(over, token, layers)
-        if len(token) == 0 or at == max_new_tokens - 1:
-            break
-        seen = live.seen[:, : width + at + 1]
-        logits = forward(model, token[:, None], seen, live.position, cache)
+    with sharing(model, layers):
+        for at in range(max_new_tokens):
+            token, logprob = choose(logits, uniform[live.rollout, at], temperature, top_p)
+            over = torch.isin(token, stops)
+            spoken.add(live.rollout, at, token, logprob, over)
+            if on_token is not None:
+                for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
+                    on_token(rollout, value)
+            token = live.without(over, token, layers)
+            if len(token) == 0 or at == max_new_tokens - 1:
+                break
+            seen = live.seen[:, : width + at + 1]
+            logits = forward(model, token[:, None], seen, live.position, cache)
     return spoken.samples(copies)
 
 

@@ -1,6 +1,8 @@
 """Who draws responses: this process with the fast sampler, or vLLM; one call for both."""
 
+import hashlib
 import importlib.util
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -27,7 +29,7 @@ class Sampling:
 
 
 class Sampler(Protocol):
-    """A policy that continues prompts; the same seed gives the same samples."""
+    """A policy that continues prompts; what it says to one depends on the seed, not on the rest."""
 
     def __call__(
         self, prompts: Sequence[Sequence[int]], copies: int, seed: int
@@ -49,7 +51,7 @@ class InProcess:
     def __call__(
         self, prompts: Sequence[Sequence[int]], copies: int, seed: int
     ) -> "list[list[Sample]]":
-        """One batch with one generator."""
+        """One batch; every prompt has its own stream of random numbers."""
         import torch
 
         from crt.engines.sampler import sample
@@ -63,7 +65,7 @@ class InProcess:
                 copies,
                 self.sampling.max_tokens,
                 self.ends,
-                generator=torch.Generator().manual_seed(seed),
+                generator=[torch.Generator().manual_seed(own) for own in own_seeds(prompts, seed)],
                 temperature=self.sampling.temperature,
                 top_p=self.sampling.top_p,
             )
@@ -74,6 +76,17 @@ class InProcess:
         """As many as there is room for."""
         positions = longest_prompt + self.sampling.max_tokens
         return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))
+
+
+def own_seeds(prompts: Sequence[Sequence[int]], seed: int) -> list[int]:
+    """A seed of 63 bits for every prompt, from its own tokens; equal prompts are told apart."""
+    before: Counter[tuple[int, ...]] = Counter()
+    seeds: list[int] = []
+    for prompt in map(tuple, prompts):
+        named = f"{seed} {before[prompt]} {' '.join(map(str, prompt))}".encode()
+        seeds.append(int.from_bytes(hashlib.sha256(named).digest()[:8]) >> 1)
+        before[prompt] += 1
+    return seeds
 
 
 def choose_engine(engine: Engine, files: ModelFiles) -> Literal["fast", "vllm"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crt.engines.models import ModelFiles
 from crt.engines.sampler import Sample
-from crt.engines.samplers import Sampling
+from crt.engines.samplers import Sampling, own_seeds
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -54,10 +54,10 @@ class VllmSampler:
                 top_p=self.sampling.top_p,
                 max_tokens=self.sampling.max_tokens,
                 stop_token_ids=list(self.files.ends),
-                seed=(seed + place * copies) % LARGEST_SEED,
+                seed=own % LARGEST_SEED,
                 logprobs=0,  # of the token itself and no other
             )
-            for place in range(len(prompts))
+            for own in own_seeds(prompts, seed)
         ]
         asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
         told = self._loaded().generate(asked, how, use_tqdm=False)

@@ -55,6 +55,7 @@ def rollouts(
         CAP - len(forced),
         [model.config.eos_token_id],
         generator=generator,
+        share_prompts=False,  # rounds otherwise, and the shipped weights were made like this
     )
     return [
         [graded(item, prompt, each, forced, tokenizer) for each in group]

@@ -12,6 +12,8 @@ from crt.engines.models import LoadedModel, load_model
 from crt.engines.policy import Policy
 from crt.engines.ranks import Ranks
 from crt.engines.samplers import InProcess, Sampler, Sampling, choose_engine
+from crt.engines.verl.model import without_weights
+from crt.engines.verl.sampler import ClusterSampler
 from crt.engines.vllm_sampler import VllmSampler
 from crt.tasks.datasets import load_mixture
 from crt.tasks.grade import GRADER_VERSION, Grader
@@ -41,13 +43,14 @@ class Workshop:
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
         self.ranks = Ranks.found()
-        self.engines: list[VllmSampler] = []  # that may hold memory of the GPU
+        self.engines: list[VllmSampler | ClusterSampler] = []  # that may hold memory of the GPU
 
     def load(self, name: str) -> LoadedModel:
         """A model by name or folder, as the recipe says."""
         model = self.config.model
         revision = model.revision if name == model.name else None
-        return load_model(
+        load = without_weights if self.config.engine == "verl" else load_model
+        return load(
             name,
             revision=revision,
             dtype=model.dtype,
@@ -97,6 +100,11 @@ class Workshop:
 
     def frozen(self, model: LoadedModel) -> Sampler | None:
         """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
+        if self.config.engine == "verl":
+            from crt.train.cluster import sampler_of
+
+            self.engines.append(servers := sampler_of(self, model))
+            return servers
         if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
             return None  # a fresh reference is asked in training, when the GPU is the policy's
         if choose_engine("auto", model.files) == "fast":
@@ -127,9 +135,9 @@ class Workshop:
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
-            # One stream for all batches would be lucky or unlucky in all of them together.
-            own = int(digest(*(problem.id for problem in problems))[:8], 16)
-            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, own)
+            # What is kept is drawn for each problem alone; what is fresh, for this batch anew.
+            fresh = [int(digest(*(p.id for p in problems))[:8], 16)] if store is None else []
+            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, *fresh)
 
         about = self.about(model, vllm=engine is not None)
         store = Store(self.cache, about) if settings.mode == "cached" else None
@@ -164,5 +172,6 @@ class Workshop:
         return reference([problem.id for problem in self.problems[1]])
 
     def close(self) -> None:
-        """Stops the grader's workers."""
+        """Stops the grader's workers and whatever holds a GPU."""
+        self.release()
         self.grader.close()

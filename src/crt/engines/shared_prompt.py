@@ -1,0 +1,150 @@
+"""Attention of a group's rollouts to their one prompt: its keys are kept and read once.
+
+What a rollout attends to is split in two: the prompt, for all rollouts of the group together, and
+what it has said itself. Each part comes with the logarithm of its weight, by which the two add up.
+Rollouts say their k-th token together, so nothing of what they said is padding to be masked.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import CacheLayerMixin
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+NAME = "crt_shared_prompt"
+
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+class SharedPromptLayer(CacheLayerMixin):
+    """Keys and values of one layer: of every prompt once, and of what each rollout says."""
+
+    def __init__(self, rows: int, room: int, mask: Tensor) -> None:
+        super().__init__()
+        self.rows, self.room, self.used = rows, room, 0
+        self.copies = rows // len(mask)
+        self.seen = torch.zeros(mask.shape, device=mask.device)
+        self.seen.masked_fill_(mask == 0, -torch.inf)
+        self.live = torch.arange(rows, device=mask.device)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """The first keys and values are the prompts'."""
+        _, heads, _, size = key_states.shape
+        self.prompt = key_states.contiguous(), value_states.contiguous()
+        self.keys = key_states.new_empty(self.rows, heads, self.room, size)
+        self.values = value_states.new_empty(self.rows, heads, self.room, value_states.shape[-1])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Stores the prompts', then what is said; returns what has been stored of that kind."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            return key_states, value_states
+        assert self.keys is not None and self.values is not None
+        rows, self.used = len(key_states), self.used + 1
+        self.keys[:rows, :, self.used - 1] = key_states[:, :, 0]
+        self.values[:rows, :, self.used - 1] = value_states[:, :, 0]
+        return self.keys[:rows, :, : self.used], self.values[:rows, :, : self.used]
+
+    def move(self, source: Tensor, target: Tensor, stay: int) -> None:
+        """Fills the places of finished rows with rows from the end that go on."""
+        assert self.keys is not None and self.values is not None
+        for stored in (self.keys, self.values):
+            stored[target, :, : self.used] = stored[source, :, : self.used]
+        self.live[target] = self.live[source]
+        self.live = self.live[:stay]
+
+    def get_seq_length(self) -> int:
+        """Positions filled so far, the prompt's with its padding."""
+        return (self.seen.shape[1] if self.is_initialized else 0) + self.used
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys that a query of this length sees."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_max_cache_shape(self) -> int:
+        """Positions there is room for."""
+        return self.seen.shape[1] + self.room
+
+    def to_prompt(self, query: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
+        """Attention of the live rows to their prompts, and the logarithm of its weight.
+
+        Queries stand where their rollouts stood at the start, groups whole; for those that are over
+        nobody reads what comes out.
+        """
+        keys, values = self.prompt
+        _, heads, share, size = query.shape
+        prompts, width = self.seen.shape
+        asked = query.new_zeros(self.rows, heads, share, size)
+        asked[self.live] = query
+        asked = asked.view(prompts, self.copies, heads, share, size).transpose(1, 2)
+        asked = asked.reshape(prompts, heads, self.copies * share, size)
+        seen = self.seen.to(query.dtype)[:, None, None].expand(-1, 1, asked.shape[2], width)
+        found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
+        found = found.view(prompts, heads, self.copies, share, -1).transpose(1, 2)
+        weight = weight.reshape(prompts, heads, self.copies, share).transpose(1, 2)
+        return found.flatten(0, 1)[self.live], weight.flatten(0, 1)[self.live]
+
+
+_layers: ContextVar[Sequence[Any]] = ContextVar("layers")
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """One token's attention, in transformers' form: to its own past and to its prompt."""
+    rows, heads, size = len(query), query.shape[1], query.shape[3]
+    # The query heads that share a key are queries to it: nothing has to be repeated.
+    query = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
+    own, own_weight = flash(query, key, value, scale=scaling)
+    layer = _layers.get()[module.layer_idx]
+    prompt, prompt_weight = layer.to_prompt(query, scaling)
+    share = torch.sigmoid(own_weight - prompt_weight)[..., None]
+    found = torch.lerp(prompt, own, share.to(own.dtype))
+    return found.reshape(rows, 1, heads, -1), None
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
+
+
+def can_share(model: PreTrainedModel) -> bool:
+    """On a CPU, for models whose attention is transformers' own and sees all of the past."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None) if not hasattr(config, "layer_types") else None
+    return (
+        model.device.type == "cpu"
+        and config._attn_implementation == "sdpa"
+        and bool(getattr(model, "_supports_attention_backend", False))
+        and kinds == {"full_attention"}
+        and window is None
+    )
+
+
+@contextmanager
+def sharing(model: PreTrainedModel, layers: Sequence[CacheLayerMixin]) -> Iterator[None]:
+    """Within it, a model with such a cache attends to its past in two parts."""
+    if not isinstance(layers[0], SharedPromptLayer):
+        yield
+        return
+    config = model.config.get_text_config(decoder=True)
+    before, token = config._attn_implementation, _layers.set(layers)
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+        _layers.reset(token)
