@@ -1,6 +1,7 @@
 """How many reference rollouts does the guard need? Decisions and trained policies, in a minute.
 
     python benchmarks/reference.py
+    python benchmarks/reference.py --run runs/demo
 
 Nothing is cached: the reference is drawn anew in every step. The first tables ask for decisions:
 problems as hard as the pocket model finds its own, a policy of known true gap, and the guard of
@@ -10,17 +11,25 @@ short it becomes.
 """
 
 import argparse
+import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from validation import DIFFERS, HARDNESS, drawn, shifts
 
-from crt.core.batch import Batch
+from crt.core.batch import Batch, batch_of
 from crt.core.objectives import Refine, Shorten
 from crt.core.signal import signal
 from crt.engines.tabular import make_base
+from crt.run import Run
+from crt.tasks.datasets import load_mixture
+from crt.train.reference import Store
+from crt.types import Rollout, Verdict
 
 Array = NDArray[np.float64]
 
@@ -147,13 +156,78 @@ def training(seeds: int, steps: int) -> None:
         )
 
 
+def recorded(path: Path) -> list[tuple[Batch, Batch]]:
+    """Every step of a run's Stage I: the policy's batch, and the reference's from the cache."""
+    run = Run.open(path)
+    asked = {problem.id: problem for problem in load_mixture(run.config.data.train).problems}
+    stores = [_store(file) for file in sorted((path.parent / "references").glob("*.sqlite"))]
+    found: list[tuple[Batch, Batch]] = []
+    for step in [row["step"] for row in run.steps if row["stage"] == 1]:
+        said = [
+            Rollout(r["problem_id"], "", r["tokens"], r["stop"], Verdict(r["verdict"]), None)
+            for r in run.rollouts(step)
+        ]
+        batch = batch_of(said)[0]
+        if batch is None:
+            continue
+        problems = [asked[problem_id] for problem_id in batch.problem_ids]
+        kept = next(got for store in stores if len(got := store.get(problems)) == len(problems))
+        reference = batch_of([one for p in problems for one in kept[p.id]])[0]
+        if reference is not None:
+            both = [each for each in batch.problem_ids if each in set(reference.problem_ids)]
+            found.append((batch.select(both), reference.select(both)))
+    return found
+
+
+def _store(file: Path) -> Store:
+    with closing(sqlite3.connect(file)) as database:
+        about = dict(database.execute("select name, value from about").fetchall())
+    return Store(file.parent, {name: json.loads(value) for name, value in about.items()})
+
+
+def on_a_run(path: Path, seed: int, draws: int = 100) -> None:
+    """A real run's steps, judged again with a part of its reference rollouts."""
+    steps, rng = recorded(path), np.random.default_rng(seed)
+    whole = steps[0][1].correct.shape[1]
+    full = _goals(steps, Guard(whole), rng)
+    print(f"\n{path}: {len(steps)} steps of Stage I, {draws} draws from {whole} kept rollouts")
+    print("reference rollouts       repairs      as with all")
+    for guard in (Guard(whole), *(each for each in GUARDS if each.rollouts < whole)):
+        found = np.array([_goals(steps, guard, rng) for _ in range(draws)])
+        same = (found == full).mean()
+        print(f"{guard!s:<24} {100 * found.mean():5.1f} % {100 * same:13.1f} %")
+
+
+def _goals(
+    steps: Sequence[tuple[Batch, Batch]], guard: Guard, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which steps repair with so many of the reference's rollouts, drawn without replacement."""
+    objective = Shorten(slack="auto", smoothing=guard.smoothing)
+    goals: list[bool] = []
+    for batch, reference in steps:
+        order = rng.permutation(reference.correct.shape[1])
+        mixed = replace(
+            reference,
+            correct=reference.correct[:, order],
+            length=reference.length[:, order],
+            truncated=reference.truncated[:, order],
+        )
+        decision, objective = objective.step(batch, first(mixed, guard.rollouts))
+        goals.append(decision.goal == "accuracy")
+    return np.array(goals)
+
+
 def main() -> None:
-    """Both tables."""
+    """All tables, or that of a run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000, help="of the table of decisions")
     parser.add_argument("--seeds", type=int, default=20, help="of the trained policies")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--run", type=Path, help="judge this run's Stage I again, and no more")
     args = parser.parse_args()
+    if args.run:
+        on_a_run(args.run, args.seed)
+        return
     for problems in (16, 128):
         decisions(problems, args.steps, args.seed)
     lengths(16, args.steps, args.seed)
