@@ -1,5 +1,6 @@
 """The dial in front of another server, which is our own: what comes back is what it says."""
 
+import json
 import socket
 import threading
 
@@ -169,21 +170,21 @@ def test_too_many_at_the_dial_itself(demo, pocket_family, http):
 class Rude:
     """A server that answers every request with the same bytes, or never."""
 
-    def __init__(self, reply):
+    def __init__(self, reply, models=("demo:concise", "demo:full")):
         self.reply = reply
+        self.models = json.dumps({"data": [{"id": name} for name in models]}).encode()
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.held = []
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self):
-        models = b'{"data": [{"id": "demo:concise"}, {"id": "demo:full"}]}'
         while True:
             try:
                 client, _ = self.socket.accept()
             except OSError:
                 return
             if b"GET" in client.recv(65536):
-                client.sendall(_http(b"200 OK", models))
+                client.sendall(_http(b"200 OK", self.models))
             elif self.reply is None:
                 self.held.append(client)
                 continue
@@ -268,6 +269,17 @@ def test_addresses_by_level():
         places(["brief=http://b/v1"], LEVELS)
     with pytest.raises(ConfigError, match="is not an address"):
         places(["concise=b", "http://a"], LEVELS)
+
+
+def test_one_model_is_not_two_levels(pocket_family):
+    """A server of one model would answer for every level, with the promises of each."""
+    rude = Rude(None, models=["only"])
+    how = (UpstreamSettings(), Metrics())
+    with pytest.raises(ConfigError, match="concise and full would both be only at"):
+        upstream_engine(pocket_family[0], [rude.url], [], *how)
+    said = upstream_engine(pocket_family[0], [rude.url], ["concise=only", "full=only"], *how)
+    assert said.served["full"].model == "only"  # who says so means it
+    rude.close()
 
 
 def test_names_on_the_server():

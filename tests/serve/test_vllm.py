@@ -1,6 +1,7 @@
 """The command lines that vLLM would be started with, and servers started and ended for the dial."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -92,6 +93,7 @@ def test_servers_are_waited_for_and_ended():
     said: list[str] = []
     (process,) = start([Launch(command, f"http://127.0.0.1:{port}", {})], said.append)
     assert process.poll() is None and str(port) in said[0]
+    assert os.getpgid(process.pid) != os.getpgid(0)  # Ctrl-C here is not for it
     stop([process])
     assert process.poll() is not None
 

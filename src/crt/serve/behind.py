@@ -35,6 +35,12 @@ def upstream_engine(
                 f"called like {family.name}:{level}: say which with --upstream-model {level}=NAME"
             )
         served[level] = Served(at[level], model)
+        same = next((each for each in served if served[each] == served[level]), level)
+        if same != level and level not in given:
+            raise ConfigError(
+                f"{same} and {level} would both be {model} at {at[level]}: say where {level} is, "
+                f"--upstream {level}=URL, or what it is called there, --upstream-model {level}=NAME"
+            )
     return UpstreamEngine(family, served, settings, metrics)
 
 

@@ -72,8 +72,8 @@ def _with_adapters(
     if levels:
         modules = [f"{names[level]}={folder}" for level, folder in folders.items()]
         rank = max(_rank(Path(folder)) for folder in folders.values())
-        # One place more than adapters: on a CPU vLLM (to 0.28 at least) gives a request for the base
-        # that shares a batch with others the last place's adapter, so that must be an empty one.
+        # One place more than adapters: on a CPU vLLM 0.28 gives a request for the base that shares
+        # a batch with others the adapter in the last place, which must be an empty one.
         places = str(len(levels) + 1)
         options = ["--enable-lora", "--max-loras", places, "--max-lora-rank", str(rank)]
         options += ["--lora-modules", *modules]
