@@ -133,6 +133,16 @@ class ValidationConfig(Part):
     """At most so many are."""
 
 
+class ClusterConfig(Part):
+    """The devices that `engine = "verl"` trains and samples on."""
+
+    nodes: Count = 1
+    devices: Count = 8
+    """On each node."""
+    tensor_parallel: Count = 1
+    """Devices that share one copy of the model in sampling."""
+
+
 class PreflightConfig(Part):
     """What a run is refused for before it starts."""
 
@@ -162,13 +172,14 @@ def _read_method(value: Any) -> Method:
 
 
 def _write_method(method: Method) -> dict[str, Any]:
-    return {"type": name_of(method), **_settings(method)}
+    return {"type": name_of(method), **settings_of(method)}
 
 
-def _settings(value: Dataclass) -> dict[str, Any]:
+def settings_of(value: Dataclass) -> dict[str, Any]:
     """A dataclass's settings, its memory left out, nested ones likewise."""
     found = {name: getattr(value, name) for name in setting_fields(value)}
-    return {n: _settings(v) if hasattr(v, "__dataclass_fields__") else v for n, v in found.items()}
+    nested = {n: v for n, v in found.items() if hasattr(v, "__dataclass_fields__")}
+    return found | {name: settings_of(below) for name, below in nested.items()}
 
 
 class RunConfig(Part):
@@ -177,6 +188,7 @@ class RunConfig(Part):
     name: Text
     seed: Seed = 0
     engine: Literal["local", "verl"] = "local"
+    """`local` is TRL in this process, or in those of a launcher; `verl` is a Ray cluster."""
     model: ModelConfig
     data: DataConfig
     method: Annotated[Method, PlainValidator(_read_method), PlainSerializer(_write_method)]
@@ -191,6 +203,9 @@ class RunConfig(Part):
     evaluation: EvaluationConfig = EvaluationConfig()
     trl: dict[str, Any] = {}
     """Passed on to TRL's GRPOConfig: vLLM, loggers, DeepSpeed, …"""
+    cluster: ClusterConfig = ClusterConfig()
+    verl: dict[str, Any] = {}
+    """Passed on to verl as overrides: offloading, memory, loggers, Ray, …"""
 
     @model_validator(mode="after")
     def _possible(self) -> "RunConfig":

@@ -64,7 +64,7 @@ def test_a_slack_below_the_noise_is_noted():
         ("sampling.max_tokens=2", "run into sampling.max_tokens = 2"),
         ("model.name=no/such/model", "is no folder, no hub id"),
         ("trl.use_vlm=true", "use_vlm is no setting of TRL. Did you mean `use_vllm`?"),
-        ("engine=verl", 'engine = "verl" is not in this version'),
+        ("engine=verl", "pip install 'crt-train[cluster]'"),
         ("trl.beta=0.1", "[trl] beta is set by the recipe's own sections"),
         ('data.train=["nothing.jsonl"]', "nothing.jsonl does not exist"),
     ],

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from crt.config import RunConfig
     from crt.engines.ranks import Ranks
     from crt.run import Run
+    from crt.train.reference import Reference
+    from crt.train.workshop import Workshop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", type=Path, nargs="?", help="a recipe (.toml)")
     parser.add_argument("--out", type=Path, help="the directory to write (runs/NAME)")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run")
+    parser.add_argument("--engine", choices=("local", "verl"), help="as the recipe's engine")
+    parser.add_argument(
+        "--print", action="store_true", dest="only_print",
+        help="with the engine verl: the command that would start it, and nothing else",
+    )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
         help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
@@ -32,15 +39,15 @@ def run(args: argparse.Namespace) -> int:
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give a recipe for a new run, or --resume RUN to go on with one.")
     if args.resume:
-        if args.overrides:
-            raise ConfigError("--set changes a recipe; a run goes on as it was begun.")
-        return carry_out(Run.open(args.resume))
-    config = load_recipe(args.recipe, args.overrides)
-    if config.engine != "local":
-        raise ConfigError(
-            f'engine = "{config.engine}" is not in this version: set engine = "local".'
-        )
+        if args.overrides or args.engine:
+            raise ConfigError("--set and --engine change a recipe; a run goes on as it was begun.")
+        opened = Run.open(args.resume)
+        return show_command(opened) if args.only_print else carry_out(opened)
+    chosen = [f"engine={args.engine}"] if args.engine else []
+    config = load_recipe(args.recipe, [*args.overrides, *chosen])
     path = args.out or Path("runs") / config.name
+    if args.only_print:
+        return show_command(Run(path, config))
     ranks = Ranks.found()
     if ranks.writes:
         Run.refuse_existing(path)
@@ -49,6 +56,27 @@ def run(args: argparse.Namespace) -> int:
         Run.create(path, config)
     ranks.wait()
     return carry_out(Run.open(path))
+
+
+def show_command(run: "Run") -> int:
+    """Prints how verl is started for the stage the run is in; nothing is written or started."""
+    from crt.engines.quiet import quiet
+    from crt.errors import ConfigError
+
+    quiet()
+    if run.config.engine != "verl":
+        raise ConfigError("--print is for the engine verl; crt show prints what would run here.")
+    from crt.engines.verl.launch import shown
+    from crt.train.cluster import overrides
+    from crt.train.stage import stage_of
+    from crt.train.workshop import Workshop
+
+    workshop = Workshop(run.config, run.path.parent / "references")
+    try:
+        print(shown(overrides(run, workshop, stage_of(run))))
+    finally:
+        workshop.close()
+    return 0
 
 
 def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
@@ -63,8 +91,11 @@ def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
     workshop = Workshop(config, folder / "references")
     try:
         checks.before_sampling(workshop, folder)
-        batch = workshop.on_validation(workshop.reference(workshop.base))
+        reference = workshop.reference(workshop.base)
+        batch = workshop.on_validation(reference)
         checks.check_reference(batch, config)
+        if config.engine == "verl":  # while the cluster's servers are up
+            cluster_ahead(config, workshop, reference)
     finally:
         workshop.close()
     if batch is not None and ranks.writes:
@@ -74,6 +105,15 @@ def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
         )
         for warning in checks.warnings(batch, config):
             print(f"Note: {warning}")
+
+
+def cluster_ahead(config: "RunConfig", workshop: "Workshop", reference: "Reference") -> None:
+    """The reference's rollouts for all that the first stage asks; a start takes minutes."""
+    from crt.train.cluster import sample_ahead
+    from crt.train.stage import first_stage, order_of
+
+    order = order_of(workshop, first_stage(config))
+    sample_ahead(reference, [problem for step in order for problem in step])
 
 
 def carry_out(run: "Run") -> int:

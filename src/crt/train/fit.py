@@ -52,7 +52,7 @@ def fit(
     saved = left_at(run, stage, workshop.ranks)
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
-    order = order_of(run, workshop, stage)
+    order = order_of(workshop, stage)
     asked = [problem for step in order for problem in step]
     prompts = prompts_of(workshop, stage, order)
     workshop.sample_ahead(reference, asked)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from crt.config import RunConfig
 from crt.core.budgets import budgets
 from crt.core.methods import TwoStage
 from crt.core.objectives import Objective
@@ -36,32 +37,34 @@ class Interrupted(Exception):
 
 def stage_of(run: Run) -> Stage:
     """The one a run is in, by its configuration and its progress."""
-    method, start = run.config.method, run.config.model.name
-    steps, tokens = run.config.schedule.steps, run.config.schedule.tokens
+    if "stage_one_ended" not in run.progress or not isinstance(run.config.method, TwoStage):
+        return first_stage(run.config)
+    ended, schedule = run.progress["stage_one_ended"], run.config.schedule
+    start = str(run.checkpoint(run.progress["stage_two_from"]))
+    over = Budget.after(schedule.tokens, run.steps, ended).spent
+    return Stage(2, run.config.method.refine, start, ended, schedule.steps - ended, over=over)
+
+
+def first_stage(config: RunConfig) -> Stage:
+    """Stage I, or the only one."""
+    method, start = config.method, config.model.name
+    steps, tokens = config.schedule.steps, config.schedule.tokens
     if not isinstance(method, TwoStage):
         return Stage(1, method, start, 0, steps, method.guarded, Budget(tokens).spent)
-    if "stage_one_ended" not in run.progress:
-        saturation = method.saturation
+    saturation = method.saturation
 
-        def saturated(rows: Rows) -> bool:
-            lengths = [row["tokens"] for row in rows if "tokens" in row]
-            return saturation.reached(lengths, steps, Budget(tokens).share(rows))
+    def saturated(rows: Rows) -> bool:
+        lengths = [row["tokens"] for row in rows if "tokens" in row]
+        return saturation.reached(lengths, steps, Budget(tokens).share(rows))
 
-        return Stage(1, method.shorten, start, 0, int(saturation.latest * steps), over=saturated)
-    ended = run.progress["stage_one_ended"]
-    start = str(run.checkpoint(run.progress["stage_two_from"]))
-    over = Budget.after(tokens, run.steps, ended).spent
-    return Stage(2, method.refine, start, ended, steps - ended, over=over)
+    return Stage(1, method.shorten, start, 0, int(saturation.latest * steps), over=saturated)
 
 
-def order_of(run: Run, workshop: Workshop, stage: Stage) -> list[list[Problem]]:
+def order_of(workshop: Workshop, stage: Stage) -> list[list[Problem]]:
     """The problems of each of its steps."""
-    return problem_order(
-        workshop.problems[0],
-        run.config.schedule.problems_per_step,
-        stage.first + stage.steps,
-        run.config.seed,
-    )[stage.first :]
+    config, steps = workshop.config, stage.first + stage.steps
+    per_step = config.schedule.problems_per_step
+    return problem_order(workshop.problems[0], per_step, steps, config.seed)[stage.first :]
 
 
 def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:

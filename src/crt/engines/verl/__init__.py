@@ -1,0 +1,1 @@
+"""verl on a Ray cluster: the same recipe, the same advantages, the same run directory."""

@@ -1,0 +1,146 @@
+"""A recipe in verl's words."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from crt.core.objectives import PrimalDual, Shorten
+from crt.engines.verl.launch import environment, shown
+from crt.engines.verl.overrides import (
+    Course,
+    Folder,
+    Model,
+    flat,
+    modules,
+    refuse_ours,
+    sampling,
+    training,
+    words,
+    written,
+)
+from crt.errors import ConfigError
+from crt.recipes import config_of, load_recipe
+
+MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
+RECIPES = Path(__file__).parents[3] / "recipes"
+
+
+def config(**changes):
+    data = {
+        "name": "t",
+        "engine": "verl",
+        "model": {"name": "m"},
+        "data": {"train": ["d"]},
+        "method": {"type": "crt_1s"},
+        "schedule": {"steps": 20, "problems_per_step": 64},
+        "sampling": {"max_tokens": 1000, "group_size": 8},
+    }
+    return config_of(data | changes)
+
+
+def overrides(objective=None, saved=None, **changes):
+    course = Course(1, objective or Shorten(), 20, saved)
+    return training(config(**changes), Path("/runs/t"), Folder(Path("/runs/t/s")), course, MODEL)
+
+
+def test_one_update_a_batch_of_whole_groups():
+    found = overrides()
+    assert found["data.train_batch_size"] == 64
+    assert found["actor_rollout_ref.actor.ppo_mini_batch_size"] == 64  # verl counts problems
+    assert found["actor_rollout_ref.rollout.n"] == 8
+    assert found["actor_rollout_ref.actor.ppo_epochs"] == 1
+    assert found["data.shuffle"] is False
+
+
+def test_the_objective_is_in_the_command():
+    found = overrides(PrimalDual(tolerance=0.02))
+    assert found["+crt.objective.type"] == "primal_dual"
+    assert found["+crt.objective.tolerance"] == 0.02 and found["+crt.objective.multiplier"] == 1.0
+    assert found["+crt.ends"] == [7, 9]
+
+
+def test_kl_and_loss_are_verls_own():
+    found = overrides(optim={"kl": 0.01, "loss": "sequence_mean", "clip": 0.3})
+    actor = "actor_rollout_ref.actor"
+    assert found[f"{actor}.use_kl_loss"] is True and found[f"{actor}.kl_loss_coef"] == 0.01
+    assert found[f"{actor}.kl_loss_type"] == "low_var_kl"  # k3
+    assert found[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
+    assert found[f"{actor}.clip_ratio_high"] == 0.3
+    assert overrides(optim={"kl": 0.0})[f"{actor}.use_kl_loss"] is False
+
+
+def test_a_pass_has_room_for_the_longest_response():
+    key = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
+    assert overrides()[key] == 16384
+    assert overrides(sampling={"max_tokens": 30000})[key] == 30300
+    given = overrides(optim={"micro_batch": 4})
+    assert given["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"] == 4
+    assert given["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] == 4
+
+
+def test_going_on_names_the_checkpoint():
+    assert overrides()["trainer.resume_mode"] == "disable"
+    again = overrides(saved=Path("/runs/t/s/verl/global_step_10"))
+    assert again["trainer.resume_mode"] == "resume_path"
+    assert again["trainer.resume_from_path"].endswith("global_step_10")
+
+
+def test_the_reference_is_sampled_as_the_policy_is():
+    alone, training_ = sampling(config(cluster={"nodes": 2, "devices": 4}), MODEL), overrides()
+    rollout = "actor_rollout_ref.rollout"
+    for name in ("temperature", "top_p", "top_k", "dtype", "max_model_len"):
+        assert alone[f"{rollout}.{name}"] == training_[f"{rollout}.{name}"]
+    assert alone[f"{rollout}.nnodes"] == 2 and alone[f"{rollout}.n_gpus_per_node"] == 4
+    assert alone[f"{rollout}.load_format"] == "auto"  # from its folder, not from a trainer
+
+
+def test_tables_become_dotted_keys_and_a_plus_goes_to_the_front():
+    table = {"a": {"b": 1, "+c": {"d": "x"}}, "e.f": [1, "y"]}
+    assert flat(table) == {"a.b": 1, "+a.c.d": "x", "e.f": [1, "y"]}
+
+
+def test_the_users_word_counts_where_it_may():
+    verl = {"trainer": {"logger": ["console", "wandb"]}}
+    assert overrides(verl=verl)["trainer.logger"] == ["console", "wandb"]
+    refuse_ours(config(verl=verl))
+    for key in ("data.shuffle", "actor_rollout_ref.rollout.n", "crt.stage", "trainer.nnodes"):
+        with pytest.raises(ConfigError, match=rf"\[verl\] {key} is set by the recipe's own"):
+            refuse_ours(config(verl={key: 1}))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "True"),
+        (1e-6, "1e-06"),
+        ("plain/path.toml", "plain/path.toml"),
+        ([1, "a b"], "[1,'a b']"),
+        ("pkg://x", "'pkg://x'"),
+        ("it's", r"'it\'s'"),
+        ("a,b", "'a,b'"),
+    ],
+)
+def test_values_are_written_in_hydras_grammar(value, text):
+    assert written(value) == text
+
+
+def test_the_printed_command_is_the_started_one():
+    found = overrides()
+    told = shlex.split(shown(found).replace("\\\n", " "))
+    assert told[-len(found) :] == words(found)
+    assert "VERL_USE_EXTERNAL_MODULES=crt.train.cluster_plugin" in told[0]
+
+
+def test_the_users_modules_come_first_and_once():
+    assert modules("mine,crt.p", "crt.p") == "mine,crt.p"
+    outer = {"VERL_USE_EXTERNAL_MODULES": "mine"}
+    assert environment(outer)["VERL_USE_EXTERNAL_MODULES"] == "mine,crt.train.cluster_plugin"
+
+
+def test_every_recipe_can_be_said_in_verls_words():
+    for path in sorted(RECIPES.rglob("*.toml")):
+        recipe = load_recipe(path)
+        course = Course(1, Shorten(), 1)
+        assert words(training(recipe, path, Folder(path), course, MODEL))

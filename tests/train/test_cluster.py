@@ -1,0 +1,233 @@
+"""What a cluster's trainer leaves in a run's directory, and what is refused before it starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crt.core.objectives import Shorten
+from crt.engines.verl.hook import Row, decided
+from crt.engines.verl.overrides import Folder
+from crt.errors import ConfigError, EngineError
+from crt.files import read_json
+from crt.recipes import config_of
+from crt.run import Run
+from crt.train.cluster import Follower, check, left_at
+from crt.train.cluster_recorder import ClusterRecorder
+from crt.train.stage import Stage, stage_of
+from crt.types import Verdict
+
+FIGURES = {
+    "actor/pg_loss": 0.25,
+    "actor/grad_norm": 1.5,
+    "actor/lr": 1e-6,
+    "training/rollout_probs_diff_max": 2e-9,
+}
+
+
+def config(**changes):
+    data = {
+        "name": "t",
+        "engine": "verl",
+        "model": {"name": "m"},
+        "data": {"train": ["d"]},
+        "method": {"type": "crt_1s"},
+        "schedule": {"steps": 6, "problems_per_step": 2, "save_every": 2},
+        "sampling": {"max_tokens": 100, "group_size": 4},
+        "validation": {"rollouts": 2},
+        "cluster": {"devices": 2},
+    }
+    return config_of(data | changes)
+
+
+def rows(verdicts: str, tokens: int = 20, reference: str = "11", group: int = 4) -> list[Row]:
+    """Problems a and b; c is correct, w wrong, u could not be graded."""
+    kinds = {"c": Verdict.CORRECT, "w": Verdict.WRONG, "u": Verdict.UNGRADED}
+    columns = {
+        "reference_correct": [int(one) for one in reference],
+        "reference_length": [50, 60],
+        "reference_truncated": [0, 0],
+    }
+    return [
+        Row({"problem_id": "ab"[i // group], "budget": None, **columns}, f"text {i}", tokens + i,
+            "eos", kinds[verdict], "7")
+        for i, verdict in enumerate(verdicts)
+    ]  # fmt: skip
+
+
+class Training:
+    """A recorder with its run, driven as verl's trainer drives it."""
+
+    def __init__(self, folder: Path, first: int = 0, **changes) -> None:
+        self.run = Run.create(folder / "run", config(**changes))
+        self.base = folder / "base"
+        self.base.mkdir()
+        (self.base / "config.json").write_text('{"dtype": "bfloat16"}')
+        (self.base / "tokenizer.json").write_text("the base's")
+        self.folder = Folder(folder / "run" / "state" / "stage1")
+        self.folder.path.mkdir()
+        self.stage = Stage(1, Shorten(), "m", first, 6)
+        self.recorder = ClusterRecorder(self.run, self.stage, self.folder, self.base)
+
+    def step(self, number: int, verdicts: str = "cccwcccc", tokens: int = 20, **figures) -> None:
+        batch = rows(verdicts, tokens)
+        found, _ = decided(Shorten(), batch, 4)
+        self.recorder.on_graded(number, batch, found)
+        self.recorder.on_updated(number, FIGURES | figures, {"gen": 2.0, "update_actor": 1.0})
+
+    def save(self, number: int, measured: list[Row] | None) -> Path:
+        there = self.folder.saved / f"global_step_{number}"
+        model = there / "actor" / "huggingface"
+        model.mkdir(parents=True)
+        (model / "model.safetensors").write_text(f"weights {number}")
+        (model / "config.json").write_text('{"dtype": "bfloat16", "verl": 1}')
+        (model / "tokenizer.json").write_text("verl's")
+        self.recorder.on_saved(number, there, measured)
+        return there
+
+
+@pytest.fixture
+def training(tmp_path) -> Training:
+    return Training(tmp_path)
+
+
+def test_a_row_has_the_keys_of_the_local_engine(training):
+    training.step(1)
+    (row,) = training.run.steps
+    assert row["step"] == 1 and row["stage"] == 1 and row["goal"] == "accuracy"
+    assert row["accuracy"] == 7 / 8 and row["reference_accuracy"] == 1.0
+    assert row["generated"] == sum(range(20, 28))
+    assert row["loss"] == 0.25 and row["grad_norm"] == 1.5 and row["weights_apart"] == 2e-9
+    assert row["seconds"] == {"sample": 2.0, "update": 1.0}
+
+
+def test_every_response_is_kept(training):
+    training.step(1)
+    kept = training.run.rollouts(1)
+    assert [each["problem_id"] for each in kept] == ["a"] * 4 + ["b"] * 4
+    assert kept[3]["verdict"] == "wrong" and kept[3]["advantage"] < 0
+    assert kept[0]["text"] == "text 0" and kept[0]["tokens"] == 20 and kept[0]["stop"] == "eos"
+
+
+def test_a_checkpoint_is_the_weights_with_the_bases_own_words(training):
+    training.step(1)
+    training.step(2)
+    assert training.recorder.wants(1) == (False, False, False)
+    assert training.recorder.wants(2) == (True, True, False)
+    training.save(2, rows("cccw", group=2, reference="10"))
+    (step,) = training.run.checkpoints
+    record, folder = training.run.checkpoints[step], training.run.checkpoint(2)
+    assert record["accuracy"] == 0.75 and record["reference_accuracy"] == 0.5
+    assert record["feasible"] is True and record["stage"] == 1
+    assert (folder / "model.safetensors").read_text() == "weights 2"
+    assert (folder / "tokenizer.json").read_text() == "the base's"
+    assert read_json(folder / "config.json") == {"dtype": "bfloat16"}
+
+
+def test_the_recipes_precision_is_the_checkpoints(tmp_path):
+    training = Training(tmp_path, model={"name": "m", "dtype": "float32"})
+    training.step(1)
+    training.save(1, rows("cccc", group=2))
+    assert read_json(training.run.checkpoint(1) / "config.json")["dtype"] == "float32"
+
+
+def test_steps_of_a_later_stage_go_on_counting(tmp_path):
+    training = Training(tmp_path, first=3)
+    training.step(1)
+    assert training.run.steps[0]["step"] == 4
+    assert training.recorder.wants(1) == (True, True, False)  # 4 is a multiple of 2
+
+
+def test_asked_to_end_it_saves_without_measuring(training):
+    training.step(1)
+    training.folder.stop.touch()
+    assert training.recorder.wants(1) == (True, False, True)
+    assert training.recorder.wants(6) == (True, True, True)  # the last step
+
+
+def test_the_last_two_of_verls_checkpoints_stay(training):
+    for number in (1, 2, 3):
+        training.step(number)
+        training.save(number, None)
+    assert sorted(path.name[-1] for path in training.folder.saved.iterdir()) == ["2", "3"]
+
+
+def test_a_lost_rollout_of_a_measurement_leaves_its_problem_out(training):
+    training.step(1)
+    training.save(1, rows("cccw", group=2)[1:])
+    assert training.run.checkpoints[1]["problems"] == 1
+
+
+def test_an_alarm_stops_with_its_reason(training):
+    with pytest.raises(EngineError):
+        training.step(1, **{"actor/grad_norm": float("nan")})
+    assert training.run.steps[0]["grad_norm"] is None  # the row is there all the same
+    assert "learning rate is probably too high" in read_json(training.folder.stopped)["reason"]
+
+
+def test_a_grader_that_does_not_work_stops_it(training):
+    with pytest.raises(EngineError):
+        training.step(1, verdicts="ucccuccc")
+    assert (
+        "100% of the problems of step 1 could not be graded"
+        in (read_json(training.folder.stopped)["reason"])
+    )
+
+
+def test_what_came_after_the_last_whole_checkpoint_is_taken_back(training):
+    for number in (1, 2, 3):
+        training.step(number)
+    training.save(2, rows("cccc", group=2))
+    broken = training.folder.saved / "global_step_3"
+    (broken / "actor").mkdir(parents=True)
+    saved = left_at(training.run, training.stage, training.folder)
+    assert saved == training.folder.saved / "global_step_2"
+    assert [row["step"] for row in training.run.steps] == [1, 2] and not broken.exists()
+
+
+def test_new_rows_are_shown_once(training):
+    training.step(1)
+    shown: list[int] = []
+    follower = Follower(training.run, lambda row: shown.append(row["step"]))
+    training.step(2)
+    follower()
+    follower()
+    assert shown == [2]
+
+
+def test_the_plugin_finds_the_stage_the_run_is_in(tmp_path):
+    run = Run.create(tmp_path / "run", config(method={"type": "crt"}))
+    assert stage_of(run).number == 1 and stage_of(run).steps == 4  # 0.7 of 6
+    run.set_progress(stage_one_ended=4, stage_two_from=2)
+    stage = stage_of(run)
+    assert (stage.number, stage.first, stage.steps) == (2, 4, 2)
+    assert stage.start == str(run.checkpoint(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sampling": {"source": "reference", "group_size": 4}, "method": {"type": "o1_pruner"}},
+         'method "o1_pruner" with sampling.source = "reference"'),
+        ({"reference": {"mode": "fresh"}}, 'reference.mode = "fresh" cannot run'),
+        ({"model": {"name": "m", "lora": {}}}, "model.lora cannot run"),
+        ({"trl": {"use_vllm": True}}, "[trl] has no meaning"),
+        ({"cluster": {"devices": 3}}, "= 8 cannot be shared by 3 devices"),
+        ({"cluster": {"tensor_parallel": 3}}, "tensor_parallel = 3 does not divide the 8"),
+        ({"verl": {"data": {"shuffle": True}}}, "[verl] data.shuffle is set by"),
+    ],
+)  # fmt: skip
+def test_what_a_cluster_cannot_do_is_refused_by_name(changes, sentence):
+    with pytest.raises(ConfigError) as refused:
+        check(config(**changes), 1)
+    assert sentence in str(refused.value)
+
+
+def test_a_launcher_of_processes_is_refused():
+    with pytest.raises(ConfigError, match="4 processes of a launcher"):
+        check(config(), 4)
+
+
+def test_records_survive_json(training):
+    training.step(1)
+    assert json.loads(json.dumps(training.run.rollouts(1))) == training.run.rollouts(1)
