@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(Path(__file__).parent), str(TESTS / "train")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 
 from processes import COUNTS, Nursery, compiled
 from tiny_model import make_model, make_tokenizer

@@ -40,7 +40,7 @@ def carry_out(order: dict, library: ctypes.CDLL | None) -> None:
     for number, name in ((0, os.devnull), (1, "out"), (2, "err")):
         flags = os.O_RDONLY if number == 0 else os.O_CREAT | os.O_WRONLY | os.O_TRUNC
         os.dup2(os.open(said / name, flags), number)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115: the orders are not for this process
+    sys.stdin = os.fdopen(0)  # the orders are not for this process
     signal.alarm(ALARM)
     if library is not None:
         library.faulty_clock(ctypes.c_long(order["clock"]))

@@ -97,9 +97,7 @@ class Nursery:
         finally:
             life.code = int(back.readline())
 
-    def live(
-        self, words: Sequence[object], fault: Fault | None = None, clock: int = 0
-    ) -> Ended:
+    def live(self, words: Sequence[object], fault: Fault | None = None, clock: int = 0) -> Ended:
         """A life from beginning to end."""
         with self.living(words, fault, clock) as life:
             pass

@@ -94,7 +94,7 @@ PLACES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("place", ["config.json", "state/stage2/*/*"])
+@pytest.mark.parametrize("place", ["state/stage2/*/*", pytest.param("config.json", marks=LONG)])
 def test_a_bit(place, faulty, half, whole, tmp_path, choice):
     damage(faulty, half, whole, tmp_path / "copy", choice, "flipped", place)
 
@@ -134,6 +134,7 @@ def test_the_checkpoint_that_stage_two_started_from(faulty, half, whole, tmp_pat
     same(whole, run)
 
 
+@LONG
 def test_a_damaged_checkpoint_is_not_evaluated(faulty, whole, tiny, tmp_path, choice):
     run = copied(whole, tmp_path / "copy")
     flipped(run / "checkpoints/step-0002/model.safetensors", choice)

@@ -1,14 +1,13 @@
 """A disk that is full or read-only at any write: one sentence, exit code 2, and nothing is lost."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lives import Work, lived_through, one_sentence, training
+from lives import lived_through, one_sentence, training
 from processes import COUNTS, Fault, until
 from test_killed import FILES, evaluation
 from trained import same
@@ -16,22 +15,23 @@ from trained import same
 LONG = pytest.mark.faults
 
 
+@LONG
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-@pytest.mark.parametrize("chain", [pytest.param(i, marks=LONG) for i in range(8)])
+@pytest.mark.parametrize("chain", range(8))
 def test_training(kind, chain, faulty, whole, tiny, tmp_path, choice):
     run = tmp_path / "run"
     assert lived_through(faulty, training(tiny, run), kind, choice, 2)
     same(whole, run)
 
 
-@pytest.mark.parametrize("kind", ["full", pytest.param("read-only", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_evaluation_at_every_write(kind, faulty, tiny, tmp_path):
     """Each call that changes a file fails once, in order."""
     whole, out = tmp_path / "whole", tmp_path / "out"
     counted = faulty.live(evaluation(tiny, whole), Fault("nothing", -1, whole))
     assert counted.code == 0 and counted.events
-    step = 1 if os.environ.get("FAULTS") == "all" else 9
-    for at in range(1, counted.events + 1, step):
+    for at in range(1, counted.events + 1):
         shutil.rmtree(out, ignore_errors=True)
         ended = faulty.live(evaluation(tiny, out), Fault(kind, at, out))
         one_sentence(ended)

@@ -60,7 +60,8 @@ def evaluation(tiny: Path, out: Path) -> list[object]:
     return ["eval", tiny / "model", "--data", tiny / "data.jsonl", "--out", out, *how]
 
 
-@pytest.mark.parametrize("chain", [0, *(pytest.param(i, marks=LONG) for i in range(1, 8))])
+@LONG
+@pytest.mark.parametrize("chain", range(8))
 def test_evaluation(chain, faulty, tiny, tmp_path, choice):
     """No part that was finished is written again."""
     whole, out, kept = tmp_path / "whole", tmp_path / "killed", {}
