@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from crt.errors import ConfigError, EngineError
+from crt.errors import ConfigError, DataError, EngineError
+from crt.serve.app import Service
 from crt.serve.children import Launch, start, stop, wait_for
 from crt.serve.family import Family
-from crt.serve.vllm import chosen_engine, free_ports, launches
+from crt.serve.metrics import Metrics
+from crt.serve.upstream import UpstreamSettings
+from crt.serve.vllm import chosen_engine, free_ports, launches, vllm_engine, vllm_program
 
-from .conftest import level, plain_family
+from .conftest import level, plain_family, running
 
 
 @pytest.fixture
@@ -111,3 +115,62 @@ def test_one_that_never_answers_is_said():
     with pytest.raises(EngineError, match=r"was not ready within 0\.3 seconds"):
         wait_for(f"http://127.0.0.1:{port}", silent, 0.3)
     stop([silent])
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A `vllm` in the path that answers as the real one does; nothing is beside this Python."""
+    fake = Path(__file__).parents[1] / "fakes" / "vllm_serve.py"
+    found = tmp_path / "bin" / "vllm"
+    found.parent.mkdir()
+    found.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
+    found.chmod(0o755)
+    monkeypatch.setenv("PATH", str(found.parent), prepend=os.pathsep)
+    monkeypatch.setenv("FAKE_SAYS", "40 × 7 = 280.\n</think>\nIt is \\boxed{280}.")
+    return found
+
+
+def engine_of(family, file, *extra):
+    return vllm_engine(family, file, extra, UpstreamSettings(), Metrics(), lambda _: None)
+
+
+def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, http):
+    """Whole models: a server each, answers as the local engine gives them, no process left."""
+    assert vllm_program() == str(program)
+    family, file = pocket_family
+    engine = engine_of(family, file)
+    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo"}
+    with running(Service(family, engine, engine.metrics, family.default)) as (url, _, _):
+        chat = f"{url}/v1/chat/completions"
+        assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
+        told = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
+        streamed = http.post(chat, json={**body, "stream": True}).text
+        refused = http.post(chat, json={**body, "temperature": -1})
+    message = told["choices"][0]["message"]
+    assert (told["model"], told["crt"]["chosen_by"]) == ("demo:full", "verbosity")
+    assert message["reasoning_content"] == "40 × 7 = 280."  # in which the stop stands
+    assert message["content"] == "It is \\boxed{280}."
+    assert told["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
+    assert "token_ids" not in told["choices"][0] and "usage" not in streamed
+    assert '"reasoning_content": ' in streamed and '"model": "demo:concise"' in streamed
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "temperature"
+    assert [process.poll() for process in engine.processes] == [0, 0]
+
+
+def test_one_that_dies_is_seen(pocket_family, program, http, monkeypatch):
+    monkeypatch.setattr("crt.serve.upstream.HEALTH_SECONDS", 0.0)
+    family, file = pocket_family
+    engine = engine_of(family, file)
+    with running(Service(family, engine, engine.metrics, family.default)) as (url, _, _):
+        engine.processes[0].kill()
+        engine.processes[0].wait()
+        told = http.get(f"{url}/health")
+    assert told.status_code == 503
+    assert told.json()["levels"] == {"concise": "unreachable", "full": "ok"}
+
+
+def test_other_weights_are_not_served(pocket_family, program):
+    family, file = pocket_family
+    levels = [each.model_copy(update={"hash": "0" * 64}) for each in family.levels]
+    with pytest.raises(DataError, match="other weights"):
+        engine_of(family.model_copy(update={"levels": levels}), file)
