@@ -67,7 +67,7 @@ def test_a_problem_comes_again_with_another_budget(l1_recipe, tmp_path):
     later = prompts_of(workshop, Stage(1, objective, "", 10, 20), order[10:])
     assert later == sent[40:]
     assert workshop.plain.settings.budget == "none"
-    assert workshop.about(workshop.base)["prompt"] == workshop.plain.hash
+    assert workshop.about(workshop.base, workshop.sampling)["prompt"] == workshop.plain.hash
     workshop.close()
 
 

@@ -100,6 +100,20 @@ def test_batches_of_the_reference_are_drawn_apart(tiny, tmp_path):
     assert again[one[0].problem_id] == one
 
 
+def test_checkpoints_are_measured_at_the_temperature_of_use(tiny, tmp_path):
+    config = load_recipe(tiny / "recipe.toml", ["validation.temperature=0.0"])
+    workshop = Workshop(config, tmp_path)
+    trained = workshop.reference(workshop.base)
+    judged = workshop.on_validation(trained)
+    asked = workshop.policy(workshop.base, sampling=workshop.measuring)
+    measured = workshop.measured(asked, 3, step=1)
+    as_trained = trained(judged.problem_ids)
+    workshop.close()
+    assert (judged.length == judged.length[:, :1]).all()  # greedy: all rollouts are alike
+    assert len({(r.problem_id, r.text) for r in measured}) == len(judged.problem_ids)
+    assert not (as_trained.length == as_trained.length[:, :1]).all()
+
+
 def test_only_what_could_be_graded_can_be_chosen():
     graded = {"accuracy": 0.5, "tokens": 9.0, "margin": 0.0, "standard_error": 0.01}
     lost = dict.fromkeys(("accuracy", "tokens", "margin"))

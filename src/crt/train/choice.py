@@ -49,7 +49,8 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
     """A finer measurement in place of the first, which stays in the record beside it."""
     folder = run.checkpoint(step)
     model = workshop.load(str(folder))
-    policy = workshop.policy(model, sampler=workshop.frozen(model))
+    engine, how = workshop.frozen(model), workshop.measuring
+    policy = workshop.policy(model, sampler=engine, sampling=how)
     copies = run.config.validation.final_rollouts
     rollouts = workshop.measured(policy, copies, step, FINAL_DRAW)
     workshop.release()

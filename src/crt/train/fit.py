@@ -61,7 +61,8 @@ def fit(
 
     def measure(step: int) -> dict[str, Any]:
         theirs = TrainersVllm(trainer, policy.files.ends) if trainer.use_vllm else None
-        return measured(workshop, workshop.policy(policy, sampler=theirs), step, floor)
+        asked = workshop.policy(policy, sampler=theirs, sampling=workshop.measuring)
+        return measured(workshop, asked, step, floor)
 
     recorder = Recorder(run, stage.number, stage.first, measure, stage.over, stage.guarded, show)
     trainer = make_trainer(run, workshop, stage, material, recorder)

@@ -39,6 +39,7 @@ class Workshop:
         self.plain: Template = prepare(tokenizer, unstated)
         sampling = config.sampling
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
+        self.measuring = measuring(config)
         grading = config.grading
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
@@ -92,10 +93,14 @@ class Workshop:
         return list(train), list(others[: validation.problems])
 
     def policy(
-        self, model: LoadedModel, template: Template | None = None, sampler: Sampler | None = None
+        self,
+        model: LoadedModel,
+        template: Template | None = None,
+        sampler: Sampler | None = None,
+        sampling: Sampling | None = None,
     ) -> Policy:
-        """A model that answers problems as in training, or to other prompts, or elsewhere."""
-        sampler = sampler or InProcess(model.model, model.files.ends, self.sampling)
+        """A model that answers problems as in training, or otherwise, or elsewhere."""
+        sampler = sampler or InProcess(model.model, model.files.ends, sampling or self.sampling)
         return Policy(sampler, model.files.ends, template or self.template, self.grader)
 
     def frozen(self, model: LoadedModel) -> Sampler | None:
@@ -127,11 +132,11 @@ class Workshop:
         for engine in self.engines:
             engine.close()
 
-    def reference(self, model: LoadedModel) -> Reference:
+    def reference(self, model: LoadedModel, sampling: Sampling | None = None) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
-        settings = self.config.reference
+        settings, sampling = self.config.reference, sampling or self.sampling
         engine = self.frozen(model)
-        policy = self.policy(model, self.plain, engine)
+        policy = self.policy(model, self.plain, engine, sampling)
         train, validation = self.problems
 
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
@@ -139,20 +144,20 @@ class Workshop:
             fresh = [int(digest(*(p.id for p in problems))[:8], 16)] if store is None else []
             return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, *fresh)
 
-        about = self.about(model, vllm=engine is not None)
+        about = self.about(model, sampling, vllm=engine is not None)
         store = Store(self.cache, about) if settings.mode == "cached" else None
         truncated = self.config.grading.truncated
         return Reference([*train, *validation], sampler, store, truncated, self.ranks)
 
-    def about(self, model: LoadedModel, vllm: bool = False) -> dict[str, Any]:
+    def about(self, model: LoadedModel, sampling: Sampling, vllm: bool = False) -> dict[str, Any]:
         """All that a reference rollout depends on: the key of its cache."""
         return {
             "model": model.hash,
             "dtype": model.dtype,
             "prompt": self.plain.hash,
-            "max_tokens": self.sampling.max_tokens,
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
             "rollouts": self.config.reference.rollouts,
             "grader": GRADER_VERSION,
         } | ({"engine": "vllm"} if vllm else {})
@@ -168,10 +173,22 @@ class Workshop:
         return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw, step))
 
     def on_validation(self, reference: Reference) -> Batch | None:
-        """The frozen policy on the validation problems."""
+        """The frozen policy on the validation problems, sampled as checkpoints are there."""
+        if self.measuring != self.sampling:
+            reference = self.reference(self.base, self.measuring)
         return reference([problem.id for problem in self.problems[1]])
 
     def close(self) -> None:
         """Stops the grader's workers and whatever holds a GPU."""
         self.release()
         self.grader.close()
+
+
+def measuring(config: RunConfig) -> Sampling:
+    """How checkpoints are sampled on the validation problems: as in training if nothing is said."""
+    asked, trained = config.validation, config.sampling
+    return Sampling(
+        trained.max_tokens,
+        trained.temperature if asked.temperature is None else asked.temperature,
+        trained.top_p if asked.top_p is None else asked.top_p,
+    )
