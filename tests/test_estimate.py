@@ -76,10 +76,40 @@ def test_few_responses_wait_for_memory_many_for_arithmetic():
 
 
 def test_responses_at_once_are_limited_by_the_cache():
-    # 0.3 · 80 GB over 1000 tokens of 20 kB = 1200; a step has 100
-    assert concurrency(config(), SHAPE, DEVICE, 1, ASSUME) == 100
-    large = config(schedule={"steps": 100, "problems_per_step": 1000})
-    assert concurrency(large, SHAPE, DEVICE, 1, ASSUME) == pytest.approx(1200)
+    # 0.3 · 80 GB over 1000 tokens of 20 kB = 1200
+    assert concurrency(100, SHAPE, DEVICE, ASSUME) == 100
+    assert concurrency(5000, SHAPE, DEVICE, ASSUME) == pytest.approx(1200)
+
+
+def test_a_step_lasts_as_long_as_its_longest_response():
+    # 100 responses on as many devices: each writes one, and the longest has 1000 tokens
+    found = estimate(config(), SHAPE, DEVICE, 100, problems=500, assume=ASSUME)
+    alone = 1000 / decode_speed(SHAPE, DEVICE, 1, ASSUME)
+    assert found.sample_hours * 3600 == pytest.approx(100 * alone)
+    more = estimate(config(), SHAPE, DEVICE, 200, problems=500, assume=ASSUME)
+    assert more.sample_hours == found.sample_hours  # more devices do not help
+
+
+def test_what_is_kept_is_drawn_at_once():
+    # 500 problems × 4 in one go, 50 on each of 40 devices; fresh ones 40 a step, one on each
+    kept = estimate(config(), SHAPE, DEVICE, 40, problems=500, assume=ASSUME)
+    fresh_config = config(reference={"mode": "fresh", "rollouts": 4})
+    fresh = estimate(fresh_config, SHAPE, DEVICE, 40, problems=500, assume=ASSUME)
+    together = 50 * 1000 / decode_speed(SHAPE, DEVICE, 50, ASSUME)
+    alone = 1000 / decode_speed(SHAPE, DEVICE, 1, ASSUME)
+    assert kept.reference_hours * 3600 == pytest.approx(together)
+    assert fresh.reference_hours * 3600 == pytest.approx(100 * alone)
+    assert fresh.guard_share > 0.3 > kept.guard_share
+
+
+def test_devices_that_share_a_model_are_one_faster_device():
+    two = config(cluster={"tensor_parallel": 2})
+    found = estimate(two, SHAPE, DEVICE, 2, problems=500, assume=ASSUME)
+    double = Device(160, 2000, 4.0)
+    one = estimate(config(), SHAPE, double, 1, problems=500, assume=ASSUME)
+    assert found.sample_hours == pytest.approx(one.sample_hours)
+    # 2 GB of weights on two devices, 24 GB cache, 6 GB of the trainer's on two
+    assert found.sampling_gigabytes == pytest.approx(1 + 24 + 3)
 
 
 def test_memory_by_hand():
@@ -91,6 +121,7 @@ def test_memory_by_hand():
     adapter = config(model={"name": "m", "lora": {}})
     assert memory(adapter, SHAPE, 1, ASSUME) == pytest.approx(2 + 1.76)
     assert memory(config(), SHAPE, 4, ASSUME) == pytest.approx(2 + 1.76)
+    assert memory(config(engine="verl"), SHAPE, 1, ASSUME) == pytest.approx(16 + 1.76)
 
 
 def test_published_shapes_have_the_published_sizes():

@@ -4,7 +4,7 @@ Every figure rests on the assumptions in `Assumptions` and on the published peak
 are stated with the result, and each can be changed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crt.config import RunConfig
 
@@ -60,7 +60,8 @@ class Estimate:
 
     sampled_tokens: float  # by the policy
     reference_tokens: float  # by the frozen reference
-    gigabytes_per_device: float
+    gigabytes_per_device: float  # in training
+    sampling_gigabytes: float  # on each device while sampling
     sample_hours: float
     reference_hours: float
     train_hours: float
@@ -84,24 +85,61 @@ def estimate(
     problems: int,
     assume: Assumptions,
 ) -> Estimate:
-    """Tokens from the schedule, time from the slower of arithmetic and memory traffic."""
-    schedule, sampling = config.schedule, config.sampling
+    """Tokens from the schedule, time from the slower of arithmetic and memory traffic.
+
+    A step's sampling lasts until its longest response is written, which no device can shorten.
+    """
     steps = steps_of(config, assume)
-    rollouts = steps * schedule.problems_per_step * sampling.group_size
+    each_step = config.schedule.problems_per_step * config.sampling.group_size
+    rollouts = steps * each_step
     sampled = rollouts * assume.mean_tokens * assume.shortening
-    reference = reference_rollouts(config, problems, steps) * assume.mean_tokens
-    at_once = concurrency(config, shape, device, devices, assume)
-    speed = decode_speed(shape, device, at_once, assume) * devices
+    asked = reference_rollouts(config, problems, steps)
+    group = _group(config, device)
+    groups = devices / config.cluster.tensor_parallel
+    # kept rollouts are drawn in one go, fresh ones a step at a time
+    at_once = asked if config.reference.mode == "cached" else asked / max(1.0, steps)
+    calls = 1.0 if config.reference.mode == "cached" else steps
     trained = sampled + rollouts * assume.prompt_tokens
+    pace = _Pace(config, shape, group, groups, assume)
     return Estimate(
         sampled_tokens=sampled,
-        reference_tokens=reference,
+        reference_tokens=asked * assume.mean_tokens,
         gigabytes_per_device=memory(config, shape, devices, assume),
-        sample_hours=sampled / speed / 3600,
-        reference_hours=reference / speed / 3600,
+        sampling_gigabytes=sampling_memory(config, shape, device, devices, assume),
+        sample_hours=steps * pace.seconds(each_step, assume.mean_tokens * assume.shortening) / 3600,
+        reference_hours=calls * pace.seconds(at_once, assume.mean_tokens) / 3600,
         train_hours=train_flops(config, shape, trained)
         / (device.teraflops * 1e12 * assume.train_efficiency * devices)
         / 3600,
+    )
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How fast a cluster's groups of devices write responses."""
+
+    config: RunConfig
+    shape: Shape
+    group: Device
+    groups: float
+    assume: Assumptions
+
+    def seconds(self, responses: float, mean_tokens: float) -> float:
+        """For so many responses: what all take together, or the longest of them alone."""
+        at_once = concurrency(responses / self.groups, self.shape, self.group, self.assume)
+        speed = decode_speed(self.shape, self.group, at_once, self.assume) * self.groups
+        alone = decode_speed(self.shape, self.group, 1.0, self.assume)
+        return max(responses * mean_tokens / speed, self.config.sampling.max_tokens / alone)
+
+
+def _group(config: RunConfig, device: Device) -> Device:
+    """Devices that share one copy of the model in sampling, as one."""
+    size = config.cluster.tensor_parallel
+    return replace(
+        device,
+        memory_gb=size * device.memory_gb,
+        teraflops=size * device.teraflops,
+        terabytes_per_second=size * device.terabytes_per_second,
     )
 
 
@@ -129,14 +167,11 @@ def train_flops(config: RunConfig, shape: Shape, tokens: float) -> float:
     return (8.0 if config.optim.kl else 6.0) * shape.parameters * tokens
 
 
-def concurrency(
-    config: RunConfig, shape: Shape, device: Device, devices: int, assume: Assumptions
-) -> float:
-    """Responses sampled at once on a device: a step's share, or what the cache has room for."""
-    step = config.schedule.problems_per_step * config.sampling.group_size / devices
+def concurrency(share: float, shape: Shape, group: Device, assume: Assumptions) -> float:
+    """Responses written at once by a group: its share of them, or what its cache has room for."""
     tokens = assume.prompt_tokens + assume.mean_tokens
-    room = assume.cache_share * device.memory_gb * 1e9 / (shape.cache_bytes_per_token * tokens)
-    return max(1.0, min(step, room))
+    room = assume.cache_share * group.memory_gb * 1e9 / (shape.cache_bytes_per_token * tokens)
+    return max(1.0, min(share, room))
 
 
 def decode_speed(shape: Shape, device: Device, at_once: float, assume: Assumptions) -> float:
@@ -151,14 +186,25 @@ def decode_speed(shape: Shape, device: Device, at_once: float, assume: Assumptio
 def memory(config: RunConfig, shape: Shape, devices: int, assume: Assumptions) -> float:
     """Gigabytes on each device while training, state shared among devices (FSDP, ZeRO-3).
 
-    bfloat16 weights and gradients and two moments of Adam (8 bytes a parameter; with an adapter
-    only the weights), the frozen reference for the KL (2), one micro-batch's checkpointed
-    activations and its logits in float32, with their gradient.
+    bfloat16 weights and gradients and two moments of Adam (8 bytes a parameter; in verl all are
+    float32, 16; with an adapter only the weights), the frozen reference for the KL (2), one
+    micro-batch's checkpointed activations and its logits in float32, with their gradient.
     """
-    state = 2.0 if config.model.lora else 8.0
+    state = 2.0 if config.model.lora else 16.0 if config.engine == "verl" else 8.0
     state += 2.0 if config.optim.kl and not config.model.lora else 0.0
     rows = config.optim.micro_batch or MICRO_BATCH
     tokens = rows * (assume.prompt_tokens + config.sampling.max_tokens)
     activations = 2 * tokens * shape.hidden * (shape.layers + 20)
     logits = 2 * 4 * tokens * shape.vocabulary
     return (state * shape.parameters / devices + activations + logits) / 1e9
+
+
+def sampling_memory(
+    config: RunConfig, shape: Shape, device: Device, devices: int, assume: Assumptions
+) -> float:
+    """Gigabytes on each device while sampling: weights, cache, and what the trainer keeps there."""
+    weights = 2.0 * shape.parameters / config.cluster.tensor_parallel / 1e9
+    state = 2.0 if config.model.lora else 12.0 if config.engine == "verl" else 6.0
+    return (
+        weights + assume.cache_share * device.memory_gb + state * shape.parameters / devices / 1e9
+    )

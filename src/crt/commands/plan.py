@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crt.config import RunConfig
-    from crt.estimate import Shape
+    from crt.estimate import Assumptions, Device, Shape
 
 PUBLISHED = {  # of the paper's models, so that a plan needs no download
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
         "num_hidden_layers": 28, "hidden_size": 1536, "num_attention_heads": 12,
         "num_key_value_heads": 2, "intermediate_size": 8960, "vocab_size": 151936,
+    },
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": {
+        "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
+    },
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": {
+        "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064,
     },
     "Qwen/Qwen3-4B": {
         "num_hidden_layers": 36, "hidden_size": 2560, "num_attention_heads": 32,
@@ -19,6 +27,8 @@ PUBLISHED = {  # of the paper's models, so that a plan needs no download
         "vocab_size": 151936, "tie_word_embeddings": True,
     },
 }  # fmt: skip
+FAMILY = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"
+COUNTS = (8, 64, 512)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=float, help="the base model's mean response length")
     parser.add_argument("--problems", type=int, help="training problems, if they are not here")
     parser.add_argument("--billions", type=float, help="parameters, if the model is not here")
+    parser.add_argument(
+        "--scale", action="store_true",
+        help="a table: this recipe with models of 1.5B, 7B and 32B on 8, 64 and 512 devices",
+    )  # fmt: skip
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
 
 
@@ -45,9 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if args.devices < 1:
         raise ConfigError(f"--devices {args.devices}: at least 1")
     device = DEVICES[args.device]
-    shape, told = shape_of(config, args.billions)
     assume = Assumptions(mean_tokens=args.tokens or 0.4 * config.sampling.max_tokens)
     problems = args.problems or problems_of(config)
+    if args.scale:
+        return scaled(config, device, problems, assume, args)
+    shape, told = shape_of(config, args.billions)
     found = estimate(config, shape, device, args.devices, problems, assume)
     lines = [
         f"{config.name} on {args.devices} × {args.device}, {shape.parameters / 1e9:.2f} B "
@@ -56,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
         f"  tokens sampled by the policy      {found.sampled_tokens / 1e6:12,.0f} million",
         f"  tokens sampled by the reference   {found.reference_tokens / 1e6:12,.0f} million "
         f"({config.reference.mode})",
-        f"  memory on each device             {found.gigabytes_per_device:12,.1f} GB of "
+        f"  memory on each device: training   {found.gigabytes_per_device:12,.1f} GB of "
         f"{device.memory_gb:g}",
+        f"  memory on each device: sampling   {found.sampling_gigabytes:12,.1f} GB",
         f"  hours: sampling                   {found.sample_hours:12,.2f}",
         f"  hours: reference (the guard)      {found.reference_hours:12,.2f} "
         f"({found.guard_share:.0%})",
@@ -68,13 +85,32 @@ def run(args: argparse.Namespace) -> int:
         lines.append(
             f"  cost                              {found.hours * args.devices * args.price:12,.0f}"
         )
-    if found.gigabytes_per_device > device.memory_gb:
+    if max(found.gigabytes_per_device, found.sampling_gigabytes) > device.memory_gb:
         lines.append(
-            "It does not fit: lower optim.micro_batch or sampling.max_tokens, add devices, or "
-            "train an adapter (model.lora)."
+            "It does not fit: lower optim.micro_batch or sampling.max_tokens, raise "
+            "cluster.tensor_parallel, add devices, or train an adapter (model.lora)."
         )
     lines += ["Rests on:", *(f"  {line}" for line in (told, *basis(assume, args, problems)))]
     print("\n".join(lines))
+    return 0
+
+
+def scaled(
+    config: "RunConfig",
+    device: "Device",
+    problems: int,
+    assume: "Assumptions",
+    args: argparse.Namespace,
+) -> int:
+    """Prints the table and what it rests on."""
+    from crt.scale import places, table
+
+    sizes = [name for name in PUBLISHED if name.startswith(FAMILY)]
+    shapes = [(name.removeprefix(FAMILY), shape_from(PUBLISHED[name])) for name in sizes]
+    print(table(places(config, shapes, COUNTS, device, problems, assume)))
+    print("\nRests on:")
+    for line in ("the models' published shapes", *basis(assume, args, problems)):
+        print(f"- {line}")
     return 0
 
 

@@ -169,12 +169,12 @@ def common(config: RunConfig, model: Model) -> Overrides:
 
 
 def _precision(dtype: str) -> Overrides:
-    """Float32 master weights as verl has them; passes are made in the model's own precision."""
+    """Float32 weights to train, as verl has them; passes are made in the model's own precision."""
     return {
         f"{prefix}actor_rollout_ref.{role}.fsdp_config.{name}": value
-        for role in ("actor", "ref")
+        for role, kept in (("actor", "fp32"), ("ref", SHORT[dtype]))
         for prefix, name, value in (
-            ("", "model_dtype", "fp32"),
+            ("", "model_dtype", kept),
             ("", "dtype", dtype),
             ("+", "mixed_precision.param_dtype", SHORT[dtype]),
         )
