@@ -1,12 +1,17 @@
 """The part of vLLM's public interface that crt calls, without a model behind it.
 
-Names, fields and refusals are those that vLLM documents (`LLM.generate`, `SamplingParams`,
-`RequestOutput`, `CompletionOutput`, `Logprob`); what it "says" depends on the seed alone.
+Names, fields and refusals are those that vLLM 0.28.0 was seen to have (`LLM.generate`,
+`SamplingParams`, `RequestOutput`, `CompletionOutput`, `Logprob`); what it "says" depends on the
+seed alone.
 """
 
 import random
 from dataclasses import dataclass, field
 from typing import ClassVar
+
+
+class VLLMValidationError(Exception):
+    """What vLLM raises for a request that cannot be."""
 
 
 @dataclass
@@ -16,12 +21,14 @@ class SamplingParams:
     top_p: float = 1.0
     max_tokens: int = 16
     stop_token_ids: list[int] = field(default_factory=list)
-    seed: int = 0
+    seed: int | None = None
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.temperature == 0 and self.n > 1:
-            raise ValueError(f"n must be 1 when using greedy sampling, got {self.n}.")
+            raise VLLMValidationError(f"n must be 1 when using greedy sampling, got {self.n}.")
+        if self.max_tokens < 1:
+            raise VLLMValidationError(f"max_tokens must be at least 1, got {self.max_tokens}.")
 
 
 @dataclass
@@ -70,6 +77,11 @@ class LLM:
         """One request a prompt, with its own parameters; the k-th sample has the seed plus k."""
         assert len(prompts) == len(sampling_params)
         self.asked += list(zip(prompts, sampling_params, strict=True))
+        for prompt in prompts:
+            if self.max_model_len and len(prompt["prompt_token_ids"]) >= self.max_model_len:
+                raise VLLMValidationError(
+                    f"This model's maximum context length is {self.max_model_len} tokens."
+                )
         return [
             RequestOutput(
                 str(i), None, prompt["prompt_token_ids"], [said(how, k) for k in range(how.n)]
@@ -85,6 +97,6 @@ def said(how: SamplingParams, index: int) -> CompletionOutput:
     stopped = len(tokens) < how.max_tokens
     tokens = [*tokens, end] if stopped else tokens[: how.max_tokens]
     logprobs = [{token: Logprob(-0.5 * token, 1)} for token in tokens]
-    return CompletionOutput(
-        index, "", tokens, None, logprobs, "stop" if stopped else "length", end if stopped else None
-    )
+    total = sum(-0.5 * token for token in tokens)
+    # the token that ends a response is the model's own: then vLLM names no reason
+    return CompletionOutput(index, "", tokens, total, logprobs, "stop" if stopped else "length")
