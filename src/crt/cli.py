@@ -92,12 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_verb(args: argparse.Namespace) -> int:
     """The verb's own exit code, 2 for bad input, 130 when interrupted, 141 for a closed pipe."""
-    from crt.errors import CrtError
+    from crt.errors import CrtError, shown
 
     try:
         return importlib.import_module(module_of(args.verb)).run(args)
     except CrtError as error:
-        print(f"crt {args.verb}: {error}", file=sys.stderr)
+        print(shown(f"crt {args.verb}: {error}"), file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]

@@ -24,6 +24,11 @@ class EngineError(CrtError):
     """Sampling or training cannot start or go on."""
 
 
+def shown(text: str) -> str:
+    """For a terminal: what somebody else wrote may not move the cursor or change colours."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The nearest of the known words, or all of them if they are few."""
     words = list(known)

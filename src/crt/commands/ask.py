@@ -50,6 +50,7 @@ def answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     import torch
 
     from crt.engines.sampler import sample
+    from crt.errors import shown
     from crt.pocket.load import load
     from crt.pocket.tokenizer import prompt
 
@@ -58,15 +59,15 @@ def answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     if asked.rstrip().endswith("<think>"):  # the template has opened the thought
         print("<think>")
     tokens: list[int] = []
-    shown = ""
+    said = ""
 
     def show(_: int, token: int) -> None:
-        nonlocal shown
+        nonlocal said
         tokens.append(token)
         text = str(tokenizer.decode(tokens, skip_special_tokens=True))
         if not text.endswith("\ufffd"):  # half a character: wait for the rest
-            print(text[len(shown) :], end="", flush=True)
-            shown = text
+            print(shown(text[len(said) :]), end="", flush=True)
+            said = text
 
     [[told]] = sample(
         model,
