@@ -101,6 +101,16 @@ def test_length_alone_collapses_to_empty_answers(models, tmp_path):
     again(tmp_path, run)
 
 
+def test_bare_answers_that_are_wrong(models, tmp_path):
+    """The reference talks for dozens of words and says \\boxed{1} now and then."""
+    settings = {"method": "length_only", "cap": 80}
+    moment = "answers turn bare after the update"
+    done = alarmed(tmp_path, models / "talks", ["1"] * 12, moment, **settings)
+    run = stopped(tmp_path, done, "collapsed to bare or empty answers", "a method with a guard")
+    texts = [record["text"] for record in run.rollouts(len(run.steps))]
+    assert any("boxed" in text for text in texts) and max(len(t.split()) for t in texts) < 20
+
+
 def test_accuracy_far_below_the_floor_for_long(models, tmp_path):
     done = alarmed(tmp_path, models / "right", ["0"] * 12, seed=4, rate=10.0)
     run = stopped(tmp_path, done, "under the floor for 30 steps", "Lower optim.learning_rate")

@@ -152,6 +152,12 @@ def jumped(weight: torch.Tensor) -> None:
     weight[[one, other]] = weight[[other, one]]
 
 
+def bare(weight: torch.Tensor) -> None:
+    """A boxed answer or the end, whatever was asked."""
+    for word in (BOXES[0], "<eos>"):
+        weight[WORDS.index(word), 0] = 10.0
+
+
 def before_record(module_name: str, final: bool) -> Callable[[int], None]:
     """A checkpoint's files are there, its record is not written."""
 
@@ -188,6 +194,7 @@ MOMENTS: dict[str, Callable[[int], None]] = {
     "terminate": terminated,
     "weights break after the update": after_update(broken),
     "weights jump after the update": after_update(jumped),
+    "answers turn bare after the update": after_update(bare),
     "before the row": before_method("on_log"),
     "before the checkpoint": before_method("on_save"),
     "in the middle of a checkpoint": before_record("crt.train.record", final=False),
