@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.core.batch import batch_of
+from crt.engines.models import WORDS
 from crt.engines.verl.hook import Decided, Row, reference_of
 from crt.engines.verl.overrides import Folder
 from crt.errors import EngineError
@@ -17,6 +18,10 @@ from crt.train.record import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.train.stage import Stage
 from crt.train.stages import guard_of
 
+BESIDE = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
 FINISHED = "finished"  # verl's own files carry no sign that the run's checkpoint is there too
 KEPT = 2  # of verl's checkpoints
 FIGURES = {  # ours: verl's
@@ -136,10 +141,11 @@ def as_the_base(saved: Path, base: Path, dtype: str) -> None:
     verl writes the tokenizer as its library loaded it, which may split words in another way, and
     names bfloat16 whatever the weights are.
     """
-    for file in base.iterdir():
-        ours = file.suffix in (".json", ".jinja", ".model", ".txt", ".py") and file.is_file()
-        if ours and not file.name.endswith(".index.json") and file.name != "record.json":
-            shutil.copyfile(file, saved / file.name)
+    for name in (*WORDS, *BESIDE):
+        if (base / name).is_file():
+            shutil.copyfile(base / name, saved / name)
+    for code in base.glob("*.py"):
+        shutil.copyfile(code, saved / code.name)
     if dtype != "auto":
         write_json(saved / "config.json", read_json(base / "config.json") | {"dtype": dtype})
 

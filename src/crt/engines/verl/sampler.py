@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from crt.engines.sampler import Sample
-from crt.engines.samplers import Sampling
+from crt.engines.samplers import Sampling, own_seeds
 from crt.engines.verl.overrides import Overrides, words
 from crt.errors import EngineError
 
@@ -26,8 +26,8 @@ class ClusterSampler:
     ) -> list[list[Sample]]:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
         asked = [
-            (list(ids), (seed + place * copies + copy) % LARGEST_SEED)
-            for place, ids in enumerate(prompts)
+            (list(ids), (own + copy) % LARGEST_SEED)
+            for ids, own in zip(prompts, own_seeds(prompts, seed), strict=True)
             for copy in range(copies)
         ]
         try:
