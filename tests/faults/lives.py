@@ -11,6 +11,8 @@ from processes import Ended, Fault, Nursery
 
 from crt.run import Run
 
+# What an evaluation leaves behind, without what tells when it was.
+FILES = ("rollouts.jsonl.zst", "by_problem.jsonl", "figures.json", "problems.jsonl")
 MOST_LIVES = 60  # of one piece of work; it comes further in each of them
 
 
@@ -32,6 +34,12 @@ def training(tiny: Path, run: Path) -> Work:
         return ["train", *start]
 
     return Work(words, run.parent, 260, lambda: readable(run))
+
+
+def evaluation(tiny: Path, out: Path) -> list[object]:
+    """The command that evaluates the tiny model, begun or gone on with."""
+    how = ["--rollouts", 2, "--rows", 4, "--max-tokens", 8, "--temperature", 1]
+    return ["eval", tiny / "model", "--data", tiny / "data.jsonl", "--out", out, *how]
 
 
 def lived_through(

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lives import lived_through, one_sentence, training
+from lives import FILES, evaluation, lived_through, one_sentence, training
 from processes import COUNTS, Fault, until
-from test_killed import FILES, evaluation
 from trained import same
 
 LONG = pytest.mark.faults

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from lives import Work, lived_through, sampled, training
+from lives import FILES, Work, evaluation, lived_through, sampled, training
 from processes import Fault
 from trained import same
 
@@ -50,14 +50,6 @@ def tables(references: Path) -> bool:
             if not database.execute(query).fetchone()[0]:
                 return False
     return True
-
-
-FILES = ("rollouts.jsonl.zst", "by_problem.jsonl", "figures.json", "problems.jsonl")
-
-
-def evaluation(tiny: Path, out: Path) -> list[object]:
-    how = ["--rollouts", 2, "--rows", 4, "--max-tokens", 8, "--temperature", 1]
-    return ["eval", tiny / "model", "--data", tiny / "data.jsonl", "--out", out, *how]
 
 
 @LONG
