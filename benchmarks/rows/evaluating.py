@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from harness.results import Row, compared
@@ -55,7 +55,7 @@ def ours(count: int, folder: Path) -> float:
 def loop(count: int, seed: int) -> float:
     """What one writes by hand: batches of prompts, padded, sampled, decoded and verified."""
     torch.manual_seed(seed + 1)
-    model, tokenizer = load(path())
+    model, tokenizer = cast(tuple[Any, Any], load(path()))
     problems = load_data(f"pocket/test:{count}").problems
     template = prepare(tokenizer, PromptSettings())
     tokenizer.padding_side = "left"

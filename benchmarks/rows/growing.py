@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -68,7 +68,7 @@ def steps_of(setting: Setting, sizes: list[tuple[int, int, int]]) -> Timings:
         return interleaved(contenders, setting.repeats)
 
 
-def growth(name: str, what: str, points: list[tuple[float, Timing]]) -> Row:
+def growth(name: str, what: str, points: Sequence[tuple[float, Timing]]) -> Row:
     """The exponent of wall seconds over a size."""
     sizes, walls = [float(size) for size, _ in points], [t.wall for _, t in points]
     fitted = exponent(sizes, walls)

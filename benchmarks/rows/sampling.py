@@ -11,7 +11,7 @@ from limits import SQUARE, layer_rate, needed, square_rate
 from llamas import SHAPES as MODELS
 from llamas import Shape, llama, prompts_for
 from transformers import GenerationConfig
-from transformers.generation import ContinuousBatchingConfig
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.utils import logging
 from vllm_contender import Vllm, vllm_python
 
@@ -69,7 +69,8 @@ class Work:
     """The same prompts and cap for every contender; each counts the tokens that it sampled."""
 
     def __init__(self, shape: Shape, prompts: int) -> None:
-        self.shape, self.model = shape, llama(shape)
+        self.shape = shape
+        self.model: Any = llama(shape)
         self.prompts = prompts_for(shape, prompts)
         self.operations: list[float] = []  # that ours had to do, repeat by repeat
         self.ends = torch.tensor(shape.ends)
