@@ -13,6 +13,10 @@ METHODS = {
     "length that was reached."
 }
 
+CHOSEN = """The level was chosen among {candidates} checkpoints by the same evaluation. The
+certificate allows for that choice; the accuracy above does not, and may be a little lucky.
+"""
+
 CARD = """---
 library_name: transformers
 pipeline_tag: text-generation
@@ -34,9 +38,8 @@ without getting worse.
 Figures with their 95 % interval over problems. Tokens saved: {saved}.
 
 {rollouts} responses to each problem at temperature {temperature}, top-p {top_p}, at most
-{max_tokens} tokens, on {data}. Measured on {date}; the level was chosen among {candidates}
-checkpoints by the same evaluation. The certificate allows for that choice; the accuracy above
-does not, and may be a little lucky.
+{max_tokens} tokens, on {data}. Measured on {date}.
+{chosen}
 
 **Certificate:** {certificate}
 
@@ -96,7 +99,7 @@ def model_card(family: Family, level: Level, config: RunConfig) -> str:
         max_tokens=how.max_tokens,
         data=", ".join(f"{each['problems']} problems of `{each['name']}`" for each in how.data),
         date=how.date,
-        candidates=family.candidates,
+        chosen=CHOSEN.format(candidates=family.candidates) if level.certificate else "",
         certificate=certificate_sentence(level.certificate),
         instruction=config.prompt.instruction,
         method=method,

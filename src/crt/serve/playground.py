@@ -73,6 +73,7 @@ def shown(family: Family, default: Level) -> dict[str, Any]:
         "method": family.method,
         "default": default.name,
         "tolerance": family.tolerance,
+        "candidates": family.candidates,
         "measured": family.measured.model_dump(mode="json"),
         "examples": [example.model_dump() for example in family.examples],
         "levels": [
