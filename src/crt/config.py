@@ -169,7 +169,7 @@ def _read_method(value: Any) -> Method:
         return value
     settings = dict(value) if isinstance(value, dict) else {}
     kind = settings.pop("type", None)
-    if kind not in METHODS:
+    if not isinstance(kind, str) or kind not in METHODS:
         raise ValueError(f"type = {kind!r} is not a method. {did_you_mean(str(kind), METHODS)}")
     return read_dataclass(METHODS[kind], settings)
 

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from trying import changed_json, changed_text, odd_values, told, tried
 
@@ -193,3 +194,8 @@ def test_a_bad_family_is_not_served(content: bytes) -> None:
         return
     with contextlib.redirect_stderr(None):
         assert main(["serve", str(path), "--port", "0"]) == 2
+
+
+def test_a_method_whose_type_is_no_word() -> None:
+    with pytest.raises(ConfigError, match="is not a method"):
+        config_of({**PLAIN, "method": {"type": []}})

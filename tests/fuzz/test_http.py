@@ -118,6 +118,14 @@ def test_bodies_that_are_nearly_right(server):
     one()
 
 
+def test_an_empty_message_is_answered(server):
+    url, session, _ = server
+    turns = [{"role": "user", "content": ""}]
+    answer = session.post(url + CHAT, json={**RIGHT, "messages": turns}, timeout=120)
+    sound(answer)
+    assert answer.status_code == 200
+
+
 def test_anything_at_all(server):
     url, session, _ = server
     names = st.sampled_from(["Authorization", "Content-Type", "Accept", "X-Forwarded-For", "Range"])

@@ -86,7 +86,8 @@ def render_turns(turns: Sequence[Message], template: Template) -> Prompt:
     """A conversation that somebody else put; what would become a control token in it is broken."""
     safe = tuple({**turn, "content": _broken(turn["content"], template)} for turn in turns)
     text = _text(template, safe)
-    tail = text.rpartition(safe[-1]["content"].strip())[2]
+    said = safe[-1]["content"].strip()
+    tail = text.rpartition(said)[2] if said else text
     return Prompt("", safe, text, _token_ids(text, template), opens_thinking(tail))
 
 
