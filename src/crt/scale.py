@@ -45,14 +45,14 @@ def places(
     for name, shape in shapes:
         for devices in numbers:
             for shared_by in SHARED_BY:
-                found = [
+                cached, fresh = (
                     estimate(
                         _with(config, shared_by, mode), shape, device, devices, problems, assume
                     )
                     for mode in ("cached", "fresh")
-                ]
-                if found[0].sampling_gigabytes <= device.memory_gb or shared_by == SHARED_BY[-1]:
-                    yield Place(name, devices, shared_by, *found, device.memory_gb)
+                )
+                if cached.sampling_gigabytes <= device.memory_gb or shared_by == SHARED_BY[-1]:
+                    yield Place(name, devices, shared_by, cached, fresh, device.memory_gb)
                     break
 
 

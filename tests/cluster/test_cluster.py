@@ -28,9 +28,6 @@ pytest.importorskip("verl", reason="make test-cluster makes the environment for 
 HERE = Path(__file__).parent
 SUPPORT = {
     "PYTHONPATH": str(HERE / "support"),
-    "VERL_PLATFORM": "cpu",
-    "VERL_ENGINE_DEVICE": "cuda",  # the key under which verl finds its FSDP engine
-    "VERL_USE_EXTERNAL_MODULES": "cpu_platform",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",

@@ -67,13 +67,15 @@ def show_command(run: "Run") -> int:
     if run.config.engine != "verl":
         raise ConfigError("--print is for the engine verl; crt show prints what would run here.")
     from crt.engines.verl.launch import shown
-    from crt.train.cluster import overrides
+    from crt.train.cluster import folder_of, overrides
+    from crt.train.cluster_recorder import finished
     from crt.train.stage import stage_of
     from crt.train.workshop import Workshop
 
-    workshop = Workshop(run.config, run.path.parent / "references")
+    workshop, stage = Workshop(run.config, run.path.parent / "references"), stage_of(run)
+    saved = finished(folder_of(run, stage).saved)
     try:
-        print(shown(overrides(run, workshop, stage_of(run))))
+        print(shown(overrides(run, workshop, stage, saved[-1] if saved else None)))
     finally:
         workshop.close()
     return 0

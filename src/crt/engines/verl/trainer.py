@@ -32,7 +32,7 @@ class Watch(Protocol):
         """A batch is sampled, graded and decided; the update comes after."""
         ...
 
-    def on_updated(self, step: int, figures: dict[str, Any], seconds: dict[str, float]) -> None:
+    def on_updated(self, step: int, told: dict[str, Any], seconds: dict[str, float]) -> None:
         """The update is done."""
         ...
 

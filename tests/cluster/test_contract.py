@@ -1,0 +1,59 @@
+"""What is used of verl is there, and every override is one that verl knows."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from crt.core.objectives import PrimalDual, Refine, Shorten
+from crt.engines.verl.overrides import Course, Folder, Model, sampling, training
+from crt.engines.verl.sampler import composed
+from crt.recipes import load_recipe
+
+pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
+FOLDER = Folder(Path("/runs/x/state/stage1"))
+
+
+@pytest.mark.parametrize("objective", [Shorten(slack="auto"), Refine(), PrimalDual()])
+def test_verl_knows_every_override(objective):
+    config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
+    saved = FOLDER.saved / "global_step_10"
+    course = Course(1, objective, 81, saved)
+    found = composed(training(config, Path("/runs/x"), FOLDER, course, MODEL))
+    assert found.trainer.v1.trainer_mode == "crt" and found.trainer.nnodes == 8
+    assert found.actor_rollout_ref.rollout.n == 16 and found.crt.ends == [7, 9]
+    assert found.actor_rollout_ref.actor.optim.lr == config.optim.learning_rate
+    assert found.trainer.resume_from_path == str(saved)
+    assert found.reward.reward_manager.module.path == "pkg://crt.engines.verl.reward"
+
+
+def test_verl_knows_every_override_of_the_sampler():
+    config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
+    found = composed(sampling(config, MODEL))
+    assert found.actor_rollout_ref.rollout.load_format == "auto"
+    assert found.actor_rollout_ref.rollout.nnodes == 8
+
+
+def test_the_trainers_hooks_have_these_signatures():
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync as Trainer
+
+    for name in ("_compute_advantage", "_update_actor"):
+        assert list(inspect.signature(getattr(Trainer, name)).parameters) == [
+            "self", "batch", "metrics",
+        ]  # fmt: skip
+    for name in ("on_step_end", "_save_checkpoint", "_load_checkpoint", "_init_dataloader"):
+        assert list(inspect.signature(getattr(Trainer, name)).parameters) == ["self"]
+    loop = inspect.getsource(Trainer.fit)
+    # saved and measured in on_step_end; ended by lowering the number of steps
+    assert "self.on_step_end()" in loop and "self.global_steps <= self.total_training_steps" in loop
+
+
+def test_the_plugin_is_registered_under_its_name():
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    import crt.train.cluster_plugin as plugin
+
+    assert get_trainer_cls("crt") is plugin.RunTrainer
