@@ -63,8 +63,9 @@ class Run:
             aside.rename(path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        finally:  # also those of processes that were killed here
+            for left in path.parent.glob(f"{UNFINISHED}*-{path.name}"):
+                shutil.rmtree(left, ignore_errors=True)
         return cls(path, config)
 
     @staticmethod

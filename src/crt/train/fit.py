@@ -24,7 +24,7 @@ from crt.train.measure import Floor, measured
 from crt.train.recorder import Recorder
 from crt.train.reference import Reference
 from crt.train.stage import Interrupted, Stage, ended_at, order_of, prompts_of
-from crt.train.states import last_whole, states, step_of
+from crt.train.states import forget_later, last_whole, states, step_of
 from crt.train.workshop import Workshop
 from crt.types import Problem
 
@@ -116,6 +116,7 @@ def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
     if ranks.writes:
         saved = last_whole(folder)  # what is not whole is removed
         run.forget_after(stage.first + (step_of(saved) if saved else 0))
+        forget_later(folder)
     ranks.wait()
     return next(reversed(states(folder)), None)
 

@@ -9,7 +9,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.errors import DataError
 from crt.files import checked_sum, read_sealed, sha256, write_sealed
-from crt.run import FILES, RECORD, STATE, Run
+from crt.run import FILES, PROGRESS, RECORD, STATE, Run
 
 FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
 KEPT = 2
@@ -77,9 +77,26 @@ def set_aside(run: Run, step: int, error: DataError, say: Say = on_stderr) -> No
     say(f"{error} It was moved to {aside} and is not used.")
 
 
+def forget_later(folder: Path) -> None:
+    """Takes back the states of stages after this one: they are of a run that went another way."""
+    for other in folder.parent.glob("stage*"):
+        if other.name > folder.name:
+            shutil.rmtree(other)
+
+
 def mend(run: Run, say: Say = on_stderr) -> None:
-    """Where the checkpoint that Stage II started from is damaged, Stage I makes it again."""
-    step = run.progress.get("stage_two_from")
+    """What a resumed run needs and can make again is made again, and said.
+
+    Without its progress a run finds in its states where it was. Where the checkpoint that Stage II
+    started from is damaged, Stage I makes it again.
+    """
+    try:
+        step = run.progress.get("stage_two_from")
+    except DataError as error:
+        path = run.path / PROGRESS
+        path.rename(path.with_name(f"damaged-{path.name}"))
+        say(f"{error} It was moved aside: the run goes on from the last state of Stage I.")
+        return
     if step is None or run.progress.get("finished"):
         return
     folder = run.checkpoint(step)
