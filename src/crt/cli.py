@@ -30,6 +30,7 @@ EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
         ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "trl", "peft"), "train"
     ),
     **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
+    **dict.fromkeys(("verl", "ray", "hydra", "omegaconf"), "cluster"),
     "matplotlib": "report",
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx"), "serve"),
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from crt.cli import main
 from crt.core.objectives import Shorten
 from crt.engines.verl.hook import Row, decided
 from crt.engines.verl.overrides import Folder
@@ -226,6 +227,17 @@ def test_what_a_cluster_cannot_do_is_refused_by_name(changes, sentence):
 def test_a_launcher_of_processes_is_refused():
     with pytest.raises(ConfigError, match="4 processes of a launcher"):
         check(config(), 4)
+
+
+def test_the_command_can_be_shown_without_a_cluster(tiny, tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["train", str(tiny / "recipe.toml"), "--engine", "verl", "--print", "--out", str(run)]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "python -m verl.trainer.main_ppo" in told and "trainer.v1.trainer_mode=crt" in told
+    assert f"+crt.run={run}" in told and not run.exists()
+    assert main([*words[:2], "--print"]) == 2
+    assert "--print is for the engine verl" in capsys.readouterr().err
 
 
 def test_records_survive_json(training):

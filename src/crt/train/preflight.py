@@ -69,7 +69,8 @@ def check_context(workshop: Workshop, config: RunConfig) -> None:
 
 def check_disk(model: LoadedModel, config: RunConfig, folder: Path) -> None:
     """Checkpoints and the trainer's state must fit on the disk."""
-    size = sum(p.numel() * p.element_size() for p in model.model.parameters())
+    wide = 4 if config.engine == "verl" else 0  # bytes: verl trains and saves in float32
+    size = sum(p.numel() * max(p.element_size(), wide) for p in model.model.parameters())
     needed = size * (config.schedule.steps // config.schedule.save_every + STATE_COPIES)
     free = shutil.disk_usage(folder).free
     if needed > free:
