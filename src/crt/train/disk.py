@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from crt.errors import DataError
+from crt.errors import CrtError, DataError
 
 FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
-# What torch and safetensors say of it: torch writes through C++ streams, which forget the reason.
+# What torch, safetensors and tokenizers say of it, the last as a bare Exception; torch writes
+# through C++ streams, which forget the reason.
 WORDS = ("No space left", "Read-only file", "Disk quota", "os error", "PytorchStreamWriter failed",
          "inline_container", "iostream error")  # fmt: skip
 
@@ -19,9 +20,11 @@ def disk_told(folder: Path) -> Iterator[None]:
     """Libraries that save weights have errors of their own for what the disk refuses."""
     try:
         yield
+    except CrtError:
+        raise
     except Exception as error:
         told = disk_fault(error)
-        if told is None or isinstance(error, DataError):
+        if told is None:
             raise
         raise DataError(
             f"{folder} cannot be written: {told}. What is saved is whole: when there is room, go "
@@ -34,10 +37,7 @@ def disk_fault(error: BaseException | None) -> str | None:
     while error is not None:
         if isinstance(error, OSError) and error.errno in FAULTS:
             return os.strerror(error.errno)
-        text = str(error)
-        if type(error).__name__ in ("SafetensorError", "RuntimeError") and any(
-            word in text for word in WORDS
-        ):
-            return text.splitlines()[0][:200]
+        if any(word in str(error) for word in WORDS):
+            return str(error).splitlines()[0][:200]
         error = error.__cause__ or error.__context__
     return None
