@@ -129,22 +129,14 @@ def test_a_grader_whose_worker_is_killed_still_grades():
 
 @LONG
 def test_a_run_whose_grader_is_killed_again_and_again(nursery, whole, tiny, tmp_path):
+    """Once a step, at rest or at work: the next one is asked instead."""
     run = tmp_path / "run"
-    stop = threading.Event()
-
-    def kill_workers(pid: int) -> None:
-        while not stop.wait(0.3):
-            for child in psutil.Process(pid).children(recursive=True):
+    with nursery.living(["train", tiny / "recipe.toml", "--out", run]) as life:
+        for step in range(1, 6):
+            until(lambda step=step: run.exists() and len(Run.open(run).steps) >= step)
+            for child in psutil.Process(life.pid).children(recursive=True):
                 child.kill()
                 COUNTS["grader: worker killed"] += 1
-
-    with nursery.living(["train", tiny / "recipe.toml", "--out", run]) as life:
-        until(run.exists)  # the grader's own test at the start is over
-        killer = threading.Thread(target=kill_workers, args=(life.pid,), daemon=True)
-        killer.start()
-        until(lambda: Run.open(run).progress.get("finished") or len(Run.open(run).steps) == 6)
-        stop.set()
-        killer.join()
     assert life.ended().code == 0, life.ended().told
     assert rows(whole) == rows(run)
 
