@@ -77,22 +77,27 @@ class Work:
         self.paged: Any = None
         self.process: Vllm | None = None
 
+    def asked(self, repeat: int) -> list[list[int]]:
+        """All prompts; to warm up, two of them."""
+        return self.prompts if repeat >= 0 else self.prompts[:2]
+
     def ours(self, repeat: int) -> float:
         """The fast sampler."""
         groups = sample(
-            self.model, self.prompts, COPIES, self.shape.cap, self.shape.ends,
+            self.model, self.asked(repeat), COPIES, self.shape.cap, self.shape.ends,
             generator=torch.Generator().manual_seed(repeat + 1),
         )  # fmt: skip
         lengths = [[len(one.tokens) for one in group] for group in groups]
-        prompts = [len(prompt) for prompt in self.prompts]
+        prompts = [len(prompt) for prompt in self.asked(repeat)]
         self.operations.append(needed(self.shape, prompts, lengths))
         return sum(map(sum, lengths))
 
     def generate(self, repeat: int) -> float:
         """HF `generate` with a padded batch."""
         torch.manual_seed(repeat + 1)
-        width = max(map(len, self.prompts))
-        ids = torch.tensor([[0] * (width - len(p)) + p for p in self.prompts])
+        prompts = self.asked(repeat)
+        width = max(map(len, prompts))
+        ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
         said = self.model.generate(
             ids, attention_mask=(ids != 0).long(), generation_config=self.settings(COPIES)
         )[:, width:]
@@ -100,14 +105,14 @@ class Work:
         lengths = torch.where(over.any(1), over.int().argmax(1) + 1, said.shape[1])
         return int(lengths.sum())
 
-    def continuous(self, _: int) -> float:
+    def continuous(self, repeat: int) -> float:
         """HF `generate_batch`; its manager is kept from repeat to repeat, as it can be."""
         if self.paged is None:
             self.paged = llama(self.shape)
         rows = len(self.prompts) * COPIES
         room = -(-(self.shape.prompt[1] + self.shape.cap) // BLOCK) + 1
         told = self.paged.generate_batch(
-            [prompt for prompt in self.prompts for _ in range(COPIES)],
+            [prompt for prompt in self.asked(repeat) for _ in range(COPIES)],
             generation_config=self.settings(1),
             continuous_batching_config=ContinuousBatchingConfig(
                 block_size=BLOCK, num_blocks=rows * room, max_batch_tokens=2 * rows,
@@ -115,15 +120,15 @@ class Work:
             ),
             progress_bar=False, persistent_manager=True, warmup=False,
         )  # fmt: skip
-        if len(told) != rows:
-            raise RuntimeError(f"{rows - len(told)} of {rows} requests were not answered")
+        if len(told) != len(self.asked(repeat)) * COPIES:
+            raise RuntimeError(f"only {len(told)} requests were answered")
         return sum(len(each.generated_tokens) for each in told.values())
 
-    def vllm(self, _: int) -> float:
+    def vllm(self, repeat: int) -> float:
         """vLLM in an interpreter of its own, which is kept too."""
         if self.process is None:
             self.process = Vllm(self.model, torch.get_num_threads())
-        return self.process.sampled(self.prompts, COPIES, self.shape.cap, self.shape.ends)
+        return self.process.sampled(self.asked(repeat), COPIES, self.shape.cap, self.shape.ends)
 
     def settings(self, copies: int) -> GenerationConfig:
         """Plain sampling from the whole distribution."""
