@@ -7,10 +7,13 @@ import pytest
 from crt.errors import DataError
 from crt.files import (
     append_row,
+    checked_sum,
     read_json,
     read_rows,
+    read_sealed,
     sha256,
     write_json,
+    write_sealed,
     write_text,
     written_whole,
 )
@@ -47,6 +50,35 @@ def test_a_last_line_that_was_cut_off_does_not_count(tmp_path):
     with path.open("ab") as file:
         file.write(b'{"step": 3, "acc')
     assert [row["step"] for row in read_rows(path)] == [1, 2]
+
+
+def test_a_row_is_not_written_behind_half_a_line(tmp_path):
+    path = tmp_path / "times.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2, "acc')
+    append_row(path, {"step": 2})
+    assert [row["step"] for row in read_rows(path)] == [1, 2]
+
+
+def test_what_is_sealed_cannot_be_changed_unseen(tmp_path):
+    path = tmp_path / "record.json"
+    write_sealed(path, {"accuracy": 0.875, "steps": {10: "b", 9: "a"}})
+    assert read_sealed(path) == {"accuracy": 0.875, "steps": {"10": "b", "9": "a"}}
+    path.write_text(path.read_text().replace("0.875", "0.975"))
+    with pytest.raises(DataError, match=r"record\.json is damaged, or was edited"):
+        read_sealed(path)
+    path.write_text('{"accuracy": 0.5}')  # as an older version wrote it
+    assert read_sealed(path) == {"accuracy": 0.5}
+
+
+def test_a_file_that_is_not_the_one_that_was_noted(tmp_path):
+    (tmp_path / "weights").write_bytes(b"abc")
+    sums = {"weights": sha256(tmp_path / "weights"), "words": "0"}
+    assert checked_sum(tmp_path / "weights", sums) == sums["weights"]
+    (tmp_path / "weights").write_bytes(b"abd")
+    with pytest.raises(DataError, match="weights is damaged"):
+        checked_sum(tmp_path / "weights", sums)
+    with pytest.raises(DataError, match="words is missing"):
+        checked_sum(tmp_path / "words", sums)
 
 
 def test_no_file_no_rows(tmp_path):
