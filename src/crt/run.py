@@ -64,8 +64,9 @@ class Run:
         except OSError as error:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
         finally:  # also those of processes that were killed here
-            for left in path.parent.glob(f"{UNFINISHED}*-{path.name}"):
-                shutil.rmtree(left, ignore_errors=True)
+            for left in path.parent.glob(f"{UNFINISHED}*"):
+                if left.name.removeprefix(UNFINISHED).partition("-")[2] == path.name:
+                    shutil.rmtree(left, ignore_errors=True)
         return cls(path, config)
 
     @staticmethod
