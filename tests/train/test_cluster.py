@@ -7,8 +7,8 @@ import pytest
 
 from crt.cli import main
 from crt.core.objectives import Shorten
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.hook import Row, decided
-from crt.engines.verl.overrides import Folder
 from crt.errors import ConfigError, EngineError
 from crt.files import read_json
 from crt.recipes import config_of

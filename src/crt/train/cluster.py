@@ -12,8 +12,10 @@ from crt.core.methods import name_of
 from crt.engines.models import LoadedModel
 from crt.engines.verl import overrides as verl
 from crt.engines.verl.data import rows_of, write_parquet
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.launch import launch
 from crt.engines.verl.sampler import SERVERS, ClusterSampler, composed
+from crt.engines.verl.words import Overrides, flat
 from crt.errors import ConfigError
 from crt.files import write_text
 from crt.run import STATE, Run
@@ -48,7 +50,7 @@ def fit(
 
 
 def prepare(
-    run: Run, workshop: Workshop, stage: Stage, reference: Reference, folder: verl.Folder
+    run: Run, workshop: Workshop, stage: Stage, reference: Reference, folder: Folder
 ) -> None:
     """The reference's rollouts, as far as they are missing, and the files that verl reads."""
     order = order_of(workshop, stage)
@@ -69,9 +71,7 @@ def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
         reference.rollouts(wanted[first : first + AT_ONCE])
 
 
-def overrides(
-    run: Run, workshop: Workshop, stage: Stage, saved: Path | None = None
-) -> verl.Overrides:
+def overrides(run: Run, workshop: Workshop, stage: Stage, saved: Path | None = None) -> Overrides:
     """Those of the stage's training, as verl is given them."""
     course = verl.Course(stage.number, stage.objective, stage.steps, saved)
     model = described(workshop, workshop.load(stage.start))
@@ -98,12 +98,12 @@ def longest_prompt(workshop: Workshop) -> int:
     return max(len(prompt.token_ids) for prompt in prompts) + ROOM
 
 
-def folder_of(run: Run, stage: Stage) -> verl.Folder:
+def folder_of(run: Run, stage: Stage) -> Folder:
     """Where the stage's files for verl are; verl itself may run in another directory."""
-    return verl.Folder((run.path / STATE / f"stage{stage.number}").absolute())
+    return Folder((run.path / STATE / f"stage{stage.number}").absolute())
 
 
-def left_at(run: Run, stage: Stage, folder: verl.Folder) -> Path | None:
+def left_at(run: Run, stage: Stage, folder: Folder) -> Path | None:
     """Where the stage was left, with everything that was written later taken back."""
     whole = finished(folder.saved)
     for path in folder.saved.glob("global_step_*"):
@@ -139,7 +139,7 @@ def check(config: RunConfig, processes: int) -> None:
             "engine = \"verl\" needs verl, Ray and vLLM: pip install 'crt-train[cluster]'."
         )
     try:
-        composed(verl.flat(config.verl))
+        composed(flat(config.verl))
     except Exception as error:  # hydra has a class for every mistake
         first = str(error).strip().splitlines()[0]
         raise ConfigError(f"[verl] is refused by verl's configuration: {first}") from None

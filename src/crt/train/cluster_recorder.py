@@ -7,8 +7,8 @@ from typing import Any
 
 from crt.core.batch import batch_of
 from crt.engines.models import WORDS
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.hook import Decided, Row, reference_of
-from crt.engines.verl.overrides import Folder
 from crt.errors import EngineError
 from crt.files import read_json, write_json
 from crt.run import Run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.launch import launch
-from crt.engines.verl.overrides import Folder
 from crt.errors import EngineError
 from crt.files import write_json
 
@@ -74,7 +74,7 @@ def test_it_ends_with_its_parent(monkeypatch, tmp_path, folder):
             "time.sleep(600)")  # fmt: skip
     body = (
         "from pathlib import Path; from crt.engines.verl.launch import launch; "
-        "from crt.engines.verl.overrides import Folder; "
+        "from crt.engines.verl.folder import Folder; "
         f"launch({{}}, Folder(Path({str(tmp_path)!r})), lambda: None)"
     )
     parent = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", body])

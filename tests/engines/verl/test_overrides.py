@@ -6,19 +6,10 @@ from pathlib import Path
 import pytest
 
 from crt.core.objectives import PrimalDual, Shorten
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.launch import environment, shown
-from crt.engines.verl.overrides import (
-    Course,
-    Folder,
-    Model,
-    flat,
-    modules,
-    refuse_ours,
-    sampling,
-    training,
-    words,
-    written,
-)
+from crt.engines.verl.overrides import Course, Model, modules, refuse_ours, sampling, training
+from crt.engines.verl.words import flat, words, written
 from crt.errors import ConfigError
 from crt.recipes import config_of, load_recipe
 

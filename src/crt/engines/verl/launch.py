@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crt.engines.verl.overrides import MODULES, PLUGIN, Folder, Overrides, modules, words
+from crt.engines.verl.folder import Folder
+from crt.engines.verl.overrides import MODULES, PLUGIN, modules
+from crt.engines.verl.words import Overrides, words
 from crt.errors import EngineError
 from crt.files import read_json
 

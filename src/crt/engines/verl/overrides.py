@@ -1,15 +1,14 @@
 """From a run's configuration to verl's: the overrides that follow its command."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crt.config import RunConfig
 from crt.core.objectives import AccuracyOnly, Objective
+from crt.engines.verl.folder import Folder
 from crt.engines.verl.state import described
+from crt.engines.verl.words import Overrides, flat
 from crt.errors import ConfigError
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -21,51 +20,6 @@ AGENT_CLASS = "crt.engines.verl.agent.PromptAgent"
 LOSS = {"token_mean": "token-mean", "sequence_mean": "seq-mean-token-mean"}
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 TOKENS_AT_ONCE = 16384  # of all responses in one pass of a device, where no number is given
-PLAIN = re.compile(r"[\w./@+-]+")
-
-Overrides = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where a stage's files for verl are."""
-
-    path: Path
-
-    @property
-    def train(self) -> Path:
-        """What is asked, in the order of the steps."""
-        return self.path / "train.parquet"
-
-    @property
-    def validation(self) -> Path:
-        """On what checkpoints are measured."""
-        return self.path / "validation.parquet"
-
-    @property
-    def agent(self) -> Path:
-        """Which agent loop verl uses."""
-        return self.path / "agent.yaml"
-
-    @property
-    def saved(self) -> Path:
-        """verl's own checkpoints."""
-        return self.path / "verl"
-
-    @property
-    def log(self) -> Path:
-        """What verl says."""
-        return self.path / "verl.log"
-
-    @property
-    def stop(self) -> Path:
-        """A file that asks the trainer to save and end."""
-        return self.path / "stop"
-
-    @property
-    def stopped(self) -> Path:
-        """Why the trainer ended by itself."""
-        return self.path / "stopped.json"
 
 
 @dataclass(frozen=True)
@@ -257,35 +211,3 @@ def refuse_ours(config: RunConfig) -> None:
                 f"[verl] {name} is set by the recipe's own sections, or fixed by the method: leave "
                 "it out."
             )
-
-
-def flat(table: Mapping[str, Any], above: str = "") -> Overrides:
-    """Tables below tables as dotted keys."""
-    return dict(_flat(table, above))
-
-
-def _flat(table: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:  # a plus, for a key that verl does not have yet, may stand at any part of it
-            key = above + name
-            yield "+" * ("+" in key) + key.replace("+", ""), value
-
-
-def words(overrides: Overrides) -> list[str]:
-    """As arguments of verl's command."""
-    return [f"{key}={written(value)}" for key, value in overrides.items()]
-
-
-def written(value: Any) -> str:
-    """A value in the grammar of verl's command line (Hydra's)."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool | int | float):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(written(each) for each in value) + "]"
-    if PLAIN.fullmatch(str(value)):
-        return str(value)
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"

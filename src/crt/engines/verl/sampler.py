@@ -7,7 +7,7 @@ from typing import Any
 
 from crt.engines.sampler import Sample
 from crt.engines.samplers import Sampling, own_seeds
-from crt.engines.verl.overrides import Overrides, words
+from crt.engines.verl.words import Overrides, words
 from crt.errors import EngineError
 
 ROWS = 4096  # requests in one call; what is finished is kept, so a kill loses no more than these
