@@ -63,10 +63,13 @@ def address(process):
     return lines[0], lines[1].split()[1].rstrip("/")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_whole_command(pocket_family, number):
+@pytest.mark.parametrize(
+    ("engine", "number"), [("local", signal.SIGTERM), ("upstream", signal.SIGINT)]
+)
+def test_the_whole_command(pocket_family, demo, engine, number):
     """Starts, answers, and ends with exit code 0 when it is told to."""
-    with started(*pocket_family, "--slots", "2") as process:
+    options = {"local": ["--slots", "2"], "upstream": ["--upstream", f"{demo}/v1"]}
+    with started(*pocket_family, *options[engine]) as process:
         said, url = address(process)
         assert said.startswith("demo: concise (57 tokens), full (129 tokens); concise when")
         told = httpx.get(f"{url}/health", trust_env=False).json()
