@@ -55,13 +55,15 @@ def prepare(
     """The reference's rollouts, as far as they are missing, and the files that verl reads."""
     order = order_of(workshop, stage)
     asked, others = [problem for step in order for problem in step], workshop.problems[1]
-    sample_ahead(reference, (*asked, *others))
-    batch = reference(list(dict.fromkeys(problem.id for problem in (*asked, *others))))
+    sample_ahead(reference, asked)
+    theirs = reference(list(dict.fromkeys(problem.id for problem in asked)))
+    # Checkpoints of both stages are judged by the base, whatever the stage compares with.
+    base = workshop.on_validation(workshop.reference(workshop.base))
     folder.path.mkdir(parents=True, exist_ok=True)
     write_text(folder.agent, f"- name: {verl.AGENT}\n  _target_: {verl.AGENT_CLASS}\n")
     sent = [render(problem, workshop.template) for problem in others]
-    write_parquet(folder.validation, rows_of(others, sent, batch))
-    write_parquet(folder.train, rows_of(asked, prompts_of(workshop, stage, order), batch))
+    write_parquet(folder.validation, rows_of(others, sent, base))
+    write_parquet(folder.train, rows_of(asked, prompts_of(workshop, stage, order), theirs))
 
 
 def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
