@@ -143,6 +143,20 @@ def test_the_plan_says_what_it_rests_on(capsys, tmp_path):
     assert "3,400 tokens (given)" in shown and "cost" in shown
 
 
+def test_the_table_of_sizes_says_what_does_not_fit(capsys):
+    recipe = str(RECIPES / "deepseek-r1-1.5b.toml")
+    assert main(["plan", recipe, "--scale", "--tokens", "3400", "--set", "engine=verl"]) == 0
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|") and "B |" in line
+    ]
+    assert [row[0] for row in rows] == ["1.5B"] * 3 + ["7B"] * 3 + ["32B"] * 3
+    assert [row[1] for row in rows] == ["8", "64", "512"] * 3
+    # 32B on 8 devices: 16 + 2 bytes × 32.8e9 / 8 = 74 GB of state before any activation
+    assert [row[0] + " " + row[1] for row in rows if "does not fit" in row[-1]] == ["32B 8"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
