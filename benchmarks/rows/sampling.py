@@ -1,5 +1,6 @@
 """The sampler beside HF `generate`, HF continuous batching and vLLM, and beside the sgemm limit."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -153,10 +154,13 @@ def share_of_limit(name: str, work: Work, timings: Sequence[Timing]) -> Row:
     rates = [each / t.wall for each, t in zip(kept, timings, strict=True)]
     share = ratio_of_medians(rates, [limit] * len(rates))
     median = share.value * limit
+    threads = torch.get_num_threads()
+    on_cpu = [threads * each / t.cpu for each, t in zip(kept, timings, strict=True)]
     return Row(
         name, f"needed arithmetic a second, sampler, {len(work.prompts)}x{COPIES} rollouts",
         f"sgemm, {SQUARE}³", *rounded(share), 0.6, "higher", ours=four(median / 1e9),
         theirs=four(limit / 1e9), unit="GFLOP/s", repeats=len(rates),
+        cpu_ratio=four(statistics.median(on_cpu) / limit),
         note=f"a layer's own products reach {own / 1e9:.0f} GFLOP/s with {count} rows: "
         f"{median / own:.0%} of those",
     )  # fmt: skip
