@@ -88,6 +88,13 @@ def test_chunks_of_any_size_say_the_same(words, size):
     assert counted == tokens.index(ids(words, "</think>")[0]) + 1
 
 
+def test_a_server_that_returns_no_tokens_is_passed_on(words):
+    told = whole(words, response(words))
+    told["choices"][0] |= {"token_ids": None}
+    message = Apart(words, ()).read(told)["choices"][0]["message"]
+    assert message["content"] == "all in one"
+
+
 def test_after_a_stop_nothing_more_is_told(words):
     apart = Apart(words, ("answer",))
     chunks = [told for each in streamed(words, response(words), 1) if (told := apart.read(each))]

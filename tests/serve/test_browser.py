@@ -87,7 +87,7 @@ def test_the_dial_tells_what_was_measured(visit, demo):
     assert found.page.get_attribute("#dial", "aria-valuetext") == "concise, usually 57 tokens"
     assert "57" in found.text("#chosen") and "56 %" in found.text("#chosen")  # 1 − 57/129
     assert "at worst −0.5" in found.text("#chosen")
-    assert "not more than 1 points less accurate" in found.text("#promise")
+    assert "at most 1.0 percentage points less accurate" in found.text("#promise")
     assert "whichever of the 8 checkpoints" in found.text("#promise")
     found.page.focus("#dial")
     found.page.keyboard.press("ArrowRight")

@@ -106,7 +106,7 @@ def test_other_weights_are_not_exported_under_these_figures(tmp_path, capsys):
     config = run / "checkpoints" / "step-0010" / "config.json"
     config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
     assert export(run, tmp_path / "out") == 2
-    assert "other weights than those that were measured" in capsys.readouterr().err
+    assert "other weights than those" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -113,7 +113,7 @@ def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_
     assert main(["family", str(run.path), *out]) == 0
     assert [each.name for each in read_family(tmp_path / "f.json").levels] == ["full"]
     # the bound is 0.22 below 0 with 12 problems: for 0.01 it takes 12 · 22.1² of them
-    assert "12 problems are too few to certify one of 1 checkpoints to 1 points: about 5," in (
+    assert "12 problems are too few to certify one of 1 checkpoints to 1 point: about 5," in (
         capsys.readouterr().err
     )
     assert main(["family", str(run.path), *out, "--all"]) == 0

@@ -89,7 +89,7 @@ def engine_for(
         from crt.serve.vllm import vllm_engine
 
         return vllm_engine(
-            family, file, args.vllm_args.split(), _upstream(args, UpstreamSettings), metrics, _note
+            family, file, _words(args.vllm_args), _upstream(args, UpstreamSettings), metrics, _note
         )
     from crt.serve.local import LocalSettings, load_levels
 
@@ -102,6 +102,18 @@ def engine_for(
         measured_prompt=args.measured_prompt,
     )
     return load_levels(family, file, settings, metrics, _note)
+
+
+def _words(text: str) -> list[str]:
+    """Options as a shell would part them."""
+    import shlex
+
+    from crt.errors import ConfigError
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"--vllm-args {text!r} cannot be read: {error}") from None
 
 
 def _upstream(args: argparse.Namespace, kind: Any) -> Any:

@@ -54,9 +54,12 @@ class Apart:
         reader = self.readers.setdefault(
             number, Reader(self.words.tokenizer, self.phase, self.stops)
         )
+        tokens = told.get("token_ids")
+        if tokens is None and before.get("content"):
+            return dict(told)  # a server that keeps its tokens to itself: as it says it
         if reader.stopped:
             return None  # it goes on there; here it has ended
-        piece = self._fed(reader, told.get("token_ids") or [], bool(told.get("finish_reason")))
+        piece = self._fed(reader, tokens or [], bool(told.get("finish_reason")))
         said = {name: value for name, value in before.items() if name not in SAYS}
         said |= {"reasoning_content": piece.reasoning} if piece.reasoning else {}
         said |= {"content": piece.content} if piece.content or "role" in before else {}

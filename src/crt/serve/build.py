@@ -29,6 +29,7 @@ from crt.serve.front import (
 from crt.serve.points import Point, certificates, measurement, series, weights_measured
 
 EXAMPLES = 12
+OR_WITHOUT = ", or offer levels without certificate (--all)"
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
 
 
@@ -102,7 +103,7 @@ def family_of(
         for word, m in chosen
     ]
     if not any(held[m.name].held for _, m in chosen):
-        note(too_few(measured, base, tolerance))
+        note(too_few(measured, base, tolerance) + ("" if uncertified else OR_WITHOUT))
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
@@ -119,17 +120,18 @@ def family_of(
 
 def too_few(measured: Sequence[Measured], base: Point, tolerance: float) -> str:
     """Why no checkpoint is certified, and what would help."""
-    points, problems = f"{100 * tolerance:g} points", base.figure("acc").problems
+    points = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
+    problems = base.figure("acc").problems
     needed = problems_needed(measured, base.figure("len").value, problems, tolerance)
     if needed is None:
         return (
             f"no checkpoint that is shorter than the base was measured within {points} of its "
-            "accuracy: allow more (--tolerance), or train longer."
+            "accuracy: allow more (--tolerance), or train longer"
         )
     return (
         f"{problems} problems are too few to certify one of {len(measured)} checkpoints to "
         f"{points}: about {needed:,} would do if it is as good as it looks (--data NAME:COUNT); "
-        "or allow more (--tolerance), or offer levels without certificate (--all)."
+        "or allow more (--tolerance)"
     )
 
 

@@ -9,7 +9,7 @@ from crt.errors import ConfigError, DataError, did_you_mean
 from crt.files import UNFINISHED, write_text
 from crt.run import Run
 from crt.serve.card import model_card
-from crt.serve.family import Family, Level, model_of
+from crt.serve.family import Family, Level, check_weights, model_of
 
 
 def export(run: Run, family: Family, file: Path, name: str, to: Path) -> Level:
@@ -22,10 +22,7 @@ def export(run: Run, family: Family, file: Path, name: str, to: Path) -> Level:
         raise ConfigError(f"{to} is there already and is not written over: give another --to.")
     where = model_of(level, file)
     loaded = load_model(where, revision=level.revision, device="cpu")
-    if loaded.hash != level.hash:
-        raise DataError(
-            f"{where} has other weights than those that were measured: make the family again."
-        )
+    check_weights(level, loaded.hash, where, file)
     aside = to.with_name(f"{UNFINISHED}{os.getpid()}-{to.name}")
     try:
         aside.mkdir(parents=True)

@@ -212,6 +212,15 @@ def model_of(level: Level, file: Path) -> str:
     return os.path.normpath(file.parent / level.model)
 
 
+def check_weights(level: Level, found: str, where: str, file: Path) -> None:
+    """Figures are those of the weights they were measured with, and of no others."""
+    if found != level.hash:
+        raise DataError(
+            f"{where} has other weights than those that {file} was made from: make the family "
+            "again, crt family RUN."
+        )
+
+
 def _prompt_settings(plain: dict[str, Any]) -> PromptSettings:
     from pydantic import TypeAdapter
 

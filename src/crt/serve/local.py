@@ -9,10 +9,10 @@ from typing import Any
 
 from crt.engines.models import Dtype, LoadedModel, cache_bytes, load_model
 from crt.engines.slots import Ask, SlotBatch
-from crt.errors import ConfigError, CrtError, DataError
+from crt.errors import ConfigError, CrtError
 from crt.serve.answering import Answering
 from crt.serve.dial import Setting
-from crt.serve.family import Family, Level, model_of
+from crt.serve.family import Family, Level, check_weights, model_of
 from crt.serve.faults import ApiError
 from crt.serve.forms import Answer, Kind, chunks, form, whole
 from crt.serve.metrics import Heard, Metrics
@@ -195,11 +195,7 @@ def load_levels(
 def _model(level: Level, file: Path, settings: LocalSettings) -> LoadedModel:
     where = model_of(level, file)
     loaded = load_model(where, revision=level.revision, dtype=settings.dtype)
-    if loaded.hash != level.hash:
-        raise DataError(
-            f"{where} has other weights than those that {file} was made from: make the family "
-            "again, crt family RUN."
-        )
+    check_weights(level, loaded.hash, where, file)
     return loaded
 
 

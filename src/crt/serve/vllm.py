@@ -13,10 +13,10 @@ from subprocess import Popen
 from typing import Literal
 
 from crt.engines.models import model_files
-from crt.errors import ConfigError, DataError, EngineError
+from crt.errors import ConfigError, EngineError
 from crt.serve.apart import Words
 from crt.serve.children import Launch, start, stop
-from crt.serve.family import Family, Level, model_of
+from crt.serve.family import Family, Level, check_weights, model_of
 from crt.serve.metrics import Metrics
 from crt.serve.upstream import Served, UpstreamEngine, UpstreamSettings
 
@@ -159,11 +159,7 @@ def level_words(level: Level, file: Path) -> Words:
     """How a level's tokens are read; other weights than those that were measured are refused."""
     where = model_of(level, file)
     found = model_files(where, revision=level.revision)
-    if found.hash != level.hash:
-        raise DataError(
-            f"{where} has other weights than those that {file} was made from: make the family "
-            "again, crt family RUN."
-        )
+    check_weights(level, found.hash, where, file)
     tokenizer = found.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     return Words(tokenizer, frozenset(found.ends))
 

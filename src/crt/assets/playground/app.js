@@ -49,7 +49,7 @@ async function begin() {
   $("measured").textContent =
     `Measured on ${sets}, ${family.measured.rollouts} responses each, temperature ${family.measured.temperature}.`;
   $("promise").textContent =
-    `A certified level is, with 95 % confidence, not more than ${+(100 * family.tolerance).toFixed(2)} points less accurate than full ` +
+    `A certified level is, with 95 % confidence, at most ${points(family.tolerance).slice(1)} percentage points less accurate than full ` +
     `on the problems it was measured on, whichever of the ${family.candidates} checkpoints was chosen.`;
   family.examples.forEach((example, i) => $("examples").append(make("option", { value: i, text: example.question })));
   $("dial").max = family.levels.length - 1;
