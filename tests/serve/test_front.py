@@ -8,6 +8,7 @@ from crt.serve.front import (
     pareto_front,
     problems_needed,
     spread,
+    told_apart,
 )
 
 
@@ -57,6 +58,16 @@ def test_the_front_alone_when_asked_for():
     points = [point("a", 0.90, 50), point("b", 0.90, 60)]
     chosen = choose(points, 100, levels=4, tolerance=0.01, strict=True)
     assert [p.name for _, p in chosen] == ["a"]
+
+
+def test_levels_differ_in_length_or_clearly_in_accuracy():
+    lengths = {"short": 50, "same": 54, "longer": 56}  # 1.08 and 1.12 times 50
+    points = [point(name, 0.90, length) for name, length in lengths.items()]
+    assert names(told_apart(points, 0.01)) == ["short", "longer"]
+    lucky = [point("a", 0.90, 50), point("b", 0.905, 51), point("c", 0.92, 52)]
+    assert names(told_apart(lucky, 0.01)) == ["a", "c"]  # half a point is not worth a level
+    chosen = choose([*points, *lucky[1:]], 100, levels=4, tolerance=0.01)
+    assert [(n, p.name) for n, p in chosen] == [("concise", "short"), ("balanced", "c")]
 
 
 def test_the_band_only_fills_places_the_front_leaves():

@@ -9,6 +9,7 @@ from crt.core.guard import EDGE
 FULL = "full"
 WORDS = ("concise", "balanced", "detailed")  # by length; the base is `full`
 MOST_LEVELS = 16
+APART = 1.1  # ratio of lengths below which nobody would notice another level
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ def near_front(points: Sequence[Measured], within: float) -> list[Measured]:
             near.append(point)
         best = max(best, point.accuracy)
     return near
+
+
+def told_apart(points: Sequence[Measured], tolerance: float) -> list[Measured]:
+    """Of those about as long the shortest, unless a longer one is clearly more accurate."""
+    kept: list[Measured] = []
+    for point in _shortest_first(points):
+        longer = not kept or point.length >= APART * kept[-1].length
+        if longer or point.accuracy > kept[-1].accuracy + tolerance + EDGE:
+            kept.append(point)
+    return kept
 
 
 def _shortest_first(points: Sequence[Measured]) -> list[Measured]:
@@ -107,6 +118,7 @@ def choose(
     fit = [p for p in points if 0 < p.length < base_length and p.feasible(tolerance)]
     if not uncertified:
         fit = [point for point in fit if point.certified(tolerance)]
+    fit = told_apart(fit, tolerance)
     front = pareto_front(fit)
     short_of = not strict and len(front) < levels - 1
     among = near_front(fit, tolerance) if short_of else front
