@@ -122,3 +122,11 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_checksum(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a").startswith("ba7816bf8f01cfea")
+
+
+def test_what_is_no_file_is_not_written_over(tmp_path):
+    """A rename over /dev/null would put an end to it for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is there and is no file"):
+        write_text(tmp_path / "pipe", "x")
+    assert (tmp_path / "pipe").is_fifo()
