@@ -173,7 +173,7 @@ def family(nursery, whole, tiny, tmp_path_factory) -> Path:
     """A run with levels, made by the commands."""
     run = tmp_path_factory.mktemp("family") / "run"
     shutil.copytree(whole, run)
-    words = ["family", run, "--data", tiny / "data.jsonl", "--uncertified", "--tolerance", 1]
+    words = ["family", run, "--data", tiny / "data.jsonl", "--all", "--tolerance", 1]
     ended = nursery.live(words)
     assert ended.code == 0, ended.told
     return run

@@ -24,7 +24,7 @@ from crt.train.measure import Floor, measured
 from crt.train.recorder import Recorder
 from crt.train.reference import Reference
 from crt.train.stage import Interrupted, Stage, ended_at, order_of, prompts_of
-from crt.train.states import forget_later, last_whole, states, step_of
+from crt.train.states import check_rows, forget_later, last_whole, states, step_of
 from crt.train.workshop import Workshop
 from crt.types import Problem
 
@@ -115,7 +115,9 @@ def left_at(run: Run, stage: Stage, ranks: Ranks) -> Path | None:
     folder = run.path / STATE / f"stage{stage.number}"
     if ranks.writes:
         saved = last_whole(folder)  # what is not whole is removed
-        run.forget_after(stage.first + (step_of(saved) if saved else 0))
+        step = stage.first + (step_of(saved) if saved else 0)
+        run.forget_after(step)
+        check_rows(run, step)
         forget_later(folder)
     ranks.wait()
     return next(reversed(states(folder)), None)

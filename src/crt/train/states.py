@@ -9,7 +9,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.errors import DataError
 from crt.files import checked_sum, read_sealed, sha256, write_sealed
-from crt.run import FILES, PROGRESS, RECORD, STATE, Run
+from crt.run import FILES, PROGRESS, RECORD, STATE, STEPS, Run
 
 FINISHED = "finished"  # the trainer's own files carry no sign that they are all there
 KEPT = 2
@@ -75,6 +75,16 @@ def set_aside(run: Run, step: int, error: DataError, say: Say = on_stderr) -> No
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
     say(f"{error} It was moved to {aside} and is not used.")
+
+
+def check_rows(run: Run, step: int) -> None:
+    """Raises DataError unless every step up to this one has its row: decisions rest on them."""
+    there = [row["step"] for row in run.steps]
+    if there != list(range(1, step + 1)):
+        raise DataError(
+            f"{run.path / STEPS} has {len(there)} rows and the saved state is of step {step}: rows "
+            "are missing. Put the file back, or begin a new run."
+        )
 
 
 def forget_later(folder: Path) -> None:
