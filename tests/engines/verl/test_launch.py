@@ -63,7 +63,7 @@ def test_asked_to_end_it_saves_first(monkeypatch, tmp_path, folder):
             os.kill(os.getpid(), signal.SIGTERM)
 
     assert launch({}, folder, meanwhile) is False
-    assert folder.log.read_text() == "saved\n"
+    assert folder.log.read_text() == "saved\n" and not folder.stop.exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own signal is Linux's")

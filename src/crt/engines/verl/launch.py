@@ -65,9 +65,11 @@ def launch(overrides: Overrides, folder: Folder, meanwhile: Callable[[], None]) 
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_SECONDS)
             meanwhile()
+    asked = folder.stop.exists()
+    folder.stop.unlink(missing_ok=True)  # whoever starts verl by hand now is not to end at once
     if process.returncode:
         raise EngineError(reason(folder, process.returncode))
-    return not folder.stop.exists()
+    return not asked
 
 
 def reason(folder: Folder, code: int) -> str:

@@ -1,6 +1,9 @@
 """verl's rollout engine as a sampler: its servers on the cluster, with a model that stays."""
 
 import asyncio
+import contextlib
+import io
+import logging
 import os
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -106,8 +109,10 @@ class Servers:
         asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
         variables = OmegaConf.merge(get_ppo_ray_runtime_env(config), asked.pop("runtime_env", {}))
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(**asked, runtime_env=OmegaConf.to_container(variables), log_to_driver=False)
-        self._manager = LLMServerManager.create(config=config)
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init(**asked, **quiet, runtime_env=OmegaConf.to_container(variables))
+        with contextlib.redirect_stdout(io.StringIO()):  # verl prints its servers' addresses
+            self._manager = LLMServerManager.create(config=config)
         self._client = self._manager.get_client()
 
 
