@@ -89,11 +89,16 @@ class Nursery:
         order = {"words": [str(word) for word in words], "said": str(self.folder), "clock": clock}
         if fault is not None:
             order |= {"kind": FAULTS[fault.kind], "at": fault.at, "folder": str(fault.folder)}
+        for name in ("out", "err", "events"):  # of the life before
+            (self.folder / name).unlink(missing_ok=True)
         to.write(json.dumps(order) + "\n")
         to.flush()
         life = Life(int(back.readline()), self.folder)
         try:
             yield life
+        except BaseException:  # the test fails: nobody is to wait for a server
+            life.signal(signal.SIGKILL)
+            raise
         finally:
             life.code = int(back.readline())
 
@@ -129,8 +134,11 @@ class Life:
     def ended(self) -> Ended:
         events = self.folder / "events"
         counted = int(events.read_text()) if events.is_file() else None
-        out, err = ((self.folder / name).read_text(errors="replace") for name in ("out", "err"))
-        return Ended(self.code, out, err, counted)
+        return Ended(self.code, self._said("out"), self._said("err"), counted)
+
+    def _said(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
 
 
 def until(true, seconds: float = PATIENCE) -> None:

@@ -92,6 +92,7 @@ def run(app: "FastAPI", address: Address, ready: Callable[[str], None]) -> int:
         server.should_exit = True
 
     with listening(address) as bound, at_signal(end, signal.SIGTERM, signal.SIGINT):
+        bound.listen()  # who reads the address may come at once, and waits until it is answered
         host, port = bound.getsockname()[:2]
         named = f"[{host}]" if ":" in host else host
         ready(f"http://{named}:{port}")
