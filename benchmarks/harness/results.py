@@ -11,6 +11,7 @@ from crt.files import read_json, write_text
 from harness.statistics import Estimate, ratio_of_medians
 from harness.timing import Timing
 
+FEWEST = 3  # repeats: an interval of fewer says nothing
 BUSY = 0.1  # cores, used by others: above it, wall times are not to be trusted
 
 Better = Literal["higher", "lower"]
@@ -50,6 +51,8 @@ class Row:
         """`yes` or `no` when the whole interval says so, else `unsure`; `–` without a goal."""
         if self.goal is None:
             return "–"
+        if self.repeats < FEWEST:
+            return "unsure"
         inside = [
             each >= self.goal if self.better == "higher" else each <= self.goal
             for each in (self.low, self.high)

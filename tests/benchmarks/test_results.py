@@ -8,7 +8,7 @@ from harness.timing import Timing
 
 from crt.errors import DataError
 
-ROW = Row("step", "a step", "stock", 4.0, 3.0, 5.0, 4.0, "higher", 1.0, 4.0, "s")
+ROW = Row("step", "a step", "stock", 4.0, 3.0, 5.0, 4.0, "higher", 1.0, 4.0, "s", repeats=3)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ ROW = Row("step", "a step", "stock", 4.0, 3.0, 5.0, 4.0, "higher", 1.0, 4.0, "s"
 )
 def test_a_goal_is_met_when_the_whole_interval_says_so(low, high, better, met):
     assert replace(ROW, low=low, high=high, better=better).met == met
+
+
+def test_of_too_few_repeats_nothing_is_said():
+    sure = replace(ROW, low=6.0, high=7.0)
+    assert (sure.met, replace(sure, repeats=2).met) == ("yes", "unsure")
 
 
 def test_times_as_fast_and_times_the_cost():
