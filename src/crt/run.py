@@ -91,7 +91,8 @@ class Run:
 
     def sweep(self) -> None:
         """Removes what a killed process left half-written."""
-        for folder in (self.path, self.path / ROLLOUTS, self.path / CHECKPOINTS):
+        checkpoints = (self.path / CHECKPOINTS).glob("*")
+        for folder in (self.path, self.path / ROLLOUTS, self.path / CHECKPOINTS, *checkpoints):
             sweep(folder)
 
     @property
