@@ -41,6 +41,7 @@ def carry_out(order: dict, library: ctypes.CDLL | None) -> None:
         flags = os.O_RDONLY if number == 0 else os.O_CREAT | os.O_WRONLY | os.O_TRUNC
         os.dup2(os.open(said / name, flags), number)
     sys.stdin = os.fdopen(0)  # the orders are not for this process
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # make in the background ignores it
     signal.alarm(ALARM)
     if library is not None:
         library.faulty_clock(ctypes.c_long(order["clock"]))
