@@ -26,14 +26,14 @@ class Work:
     check: Callable[[], None] = lambda: None  # after every end
 
 
-def training(tiny: Path, run: Path) -> Work:
+def training(tiny: Path, run: Path, most: int = 260) -> Work:
     """A run, begun or resumed; whatever happened, everything in it can be read."""
 
     def words() -> list[object]:
         start = ["--resume", run] if run.exists() else [tiny / "recipe.toml", "--out", run]
         return ["train", *start]
 
-    return Work(words, run.parent, 260, lambda: readable(run))
+    return Work(words, run.parent, most, lambda: readable(run))
 
 
 def evaluation(tiny: Path, out: Path) -> list[object]:
