@@ -25,7 +25,7 @@ VARIED = {"growth-problems": 0, "growth-group": 1, "growth-cap": 2}
 PROBLEMS = (125, 500, 2000)  # of the report's evaluations
 STEPS = 60
 LINEAR = 1.05  # with a little room for the clock
-RECIPE = Path(__file__).parents[2] / "recipes" / "pocket.toml"
+RECIPE = Path(__file__).parents[2] / "recipes" / "methods" / "crt_1s.toml"  # a stage loads a model
 
 
 def rows(setting: Setting) -> Iterator[Row]:
