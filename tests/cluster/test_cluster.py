@@ -4,7 +4,6 @@
 cores.
 """
 
-import json
 import os
 import re
 import secrets
@@ -126,9 +125,9 @@ def test_both_goals_of_the_switch_occur(two_stages):
 
 
 def test_sampler_and_trainer_have_the_same_weights(two_stages):
-    """Rounding alone is 4e-5 here; two updates behind, the probabilities differ by up to 0.4."""
+    """Rounding alone is 3e-4 at most here; two updates behind, probabilities differ by up to 0.4."""
     apart = [row["weights_apart"] for row in two_stages.steps]
-    assert len(apart) == 32 and max(apart) < 1e-3
+    assert len(apart) == 32 and max(apart) < 5e-3 and np.median(apart) < 5e-5
 
 
 def test_stage_two_starts_from_the_shortest_feasible_checkpoint(two_stages):
@@ -169,14 +168,10 @@ def test_a_checkpoint_is_like_any_other(two_stages, place):
     words = ["--data", "pocket/validation:64", "--rollouts", "4", "--temperature", "1.0"]
     words += ["--top-p", "1.0", "--max-tokens", "256", "--out", str(out), "--engine", "fast"]
     told(crt(place, "eval", str(two_stages.checkpoint(best)), *words))
-    lengths = [
-        row["tokens"]
-        for file in out.rglob("*.jsonl")
-        for row in map(json.loads, file.read_text().splitlines())
-        if "tokens" in row
-    ]
+    figures = read_json(out / "figures.json")["sets"]["pocket/validation:64"]
     record = two_stages.checkpoints[best]
-    assert np.mean(lengths) == pytest.approx(record["tokens"], rel=0.15)
+    assert figures["len"]["value"] == pytest.approx(record["tokens"], rel=0.15)
+    assert figures["acc"]["value"] == pytest.approx(100 * record["accuracy"], abs=10)
 
 
 @pytest.fixture(scope="module")
