@@ -125,7 +125,7 @@ def test_both_goals_of_the_switch_occur(two_stages):
 
 
 def test_sampler_and_trainer_have_the_same_weights(two_stages):
-    """Rounding alone is 3e-4 at most here; two updates behind, probabilities differ by up to 0.4."""
+    """Rounding is 3e-4 at most here; two updates behind, probabilities differ by up to 0.4."""
     apart = [row["weights_apart"] for row in two_stages.steps]
     assert len(apart) == 32 and max(apart) < 5e-3 and np.median(apart) < 5e-5
 
