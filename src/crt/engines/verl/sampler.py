@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import uuid4
 
 from crt.engines.sampler import Sample
 from crt.engines.samplers import Sampling, own_seeds
@@ -48,7 +49,7 @@ class ClusterSampler:
 
     async def _one(self, client: Any, prompt: list[int], seed: int) -> Sample:
         output = await client.generate(
-            request_id=str(seed),
+            request_id=uuid4().hex,
             prompt_ids=prompt,
             sampling_params={
                 "max_tokens": self.sampling.max_tokens,
