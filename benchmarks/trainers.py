@@ -121,7 +121,6 @@ class Trainers:
         if trainer.optimizer is None:
             trainer.create_optimizer()
         inputs = [row for row in trainer.train_dataset for _ in range(self.size.group)]
-        torch.set_flush_denormal(isinstance(trainer, CRTTrainer))  # a stock trainer does not
         accumulation = trainer.args.gradient_accumulation_steps
         trainer.current_gradient_accumulation_steps = accumulation
         trainer.model.train()

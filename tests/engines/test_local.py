@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -308,3 +309,14 @@ def test_rows_at_the_left_edge_say_the_same():
     assert rows.kept == 4  # the shortest prompt has one token
     completions = rows.completions(rows.ids[:, -rows.kept :])
     assert completions[0, :3].tolist() == [7, 8, 9] and completions[1, :1].tolist() == [5]
+
+
+def test_small_numbers_are_flushed_in_a_step_and_not_after_it(tmp_path, tokenizer):
+    seen = []
+
+    def reward(completions, **_):
+        seen.append(sys.float_info.min / 2)
+        return [1.0] * len(completions)
+
+    trainer(tmp_path, tokenizer, Shorten(), reward=reward, steps=1).train()
+    assert seen == [0.0] and sys.float_info.min / 2 > 0

@@ -1,7 +1,9 @@
 """TRL's GRPOTrainer with our advantages: the batch of all ranks decides, then one update."""
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,8 +48,6 @@ class CRTTrainer(GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        # Attention weights below 1e-38 make a CPU crawl: 1.5 times the whole update.
-        torch.set_flush_denormal(True)
         self.objective: Objective = objective
         self.reference = reference.select if isinstance(reference, Batch) else reference
         self.estimator: Estimator = estimator
@@ -110,6 +110,11 @@ class CRTTrainer(GRPOTrainer):
         for _ in advantages:
             logged.pop()
         logged.extend(advantages)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """TRL's step. Attention weights below 1e-38 would make a CPU crawl, so they are 0 in it."""
+        with denormals_flushed():
+            return super().training_step(*args, **kwargs)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """TRL's micro-batches, regrouped by length without the padding; the loss is the same."""
@@ -185,6 +190,17 @@ class CRTTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
             self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
+
+
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """Numbers too small for full precision are 0 in this thread, and after it as they were."""
+    before = sys.float_info.min / 2 == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def rollouts_of(

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
+from crt.engines.cache import RoomyLayer
 from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
 from crt.errors import EngineError
 
@@ -32,19 +33,12 @@ class Sample:
     stop: Literal["eos", "length"]
 
 
-class PreallocatedLayer(CacheLayerMixin):
-    """Keys and values of one layer for all rollouts, with room for the longest from the start."""
+class PreallocatedLayer(RoomyLayer):
+    """Of all rollouts, each with its own copy of the prompt."""
 
     def __init__(self, rows: int, copies: int, room: int) -> None:
-        super().__init__()
-        self.rows, self.copies, self.room, self.used = rows, copies, room, 0
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Takes shape, type and device from the first keys and values seen."""
-        _, heads, _, size = key_states.shape
-        self.keys = key_states.new_empty(self.rows, heads, self.room, size)
-        self.values = value_states.new_empty(self.rows, heads, self.room, value_states.shape[-1])
-        self.is_initialized = True
+        super().__init__(rows, room)
+        self.copies, self.used = copies, 0
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -52,22 +46,20 @@ class PreallocatedLayer(CacheLayerMixin):
         """Stores new keys and values; the prompt's are copied to each of its rollouts."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        keys, values = self.stored()
         rows, start, end = key_states.shape[0], self.used, self.used + key_states.shape[2]
         self.used = end
         if start == 0:
-            self.keys[:, :, :end] = key_states.repeat_interleave(self.copies, 0)
-            self.values[:, :, :end] = value_states.repeat_interleave(self.copies, 0)
+            keys[:, :, :end] = key_states.repeat_interleave(self.copies, 0)
+            values[:, :, :end] = value_states.repeat_interleave(self.copies, 0)
             return key_states, value_states
-        self.keys[:rows, :, start:end] = key_states
-        self.values[:rows, :, start:end] = value_states
-        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
+        keys[:rows, :, start:end] = key_states
+        values[:rows, :, start:end] = value_states
+        return keys[:rows, :, :end], values[:rows, :, :end]
 
     def move(self, source: Tensor, target: Tensor, stay: int) -> None:
         """Fills the places of finished rows with rows from the end that go on."""
-        assert self.keys is not None and self.values is not None
-        for stored in (self.keys, self.values):
-            stored[target, :, : self.used] = stored[source, :, : self.used]
+        self.copy_rows(source, target, self.used)
 
     def get_seq_length(self) -> int:
         """Positions filled so far."""
@@ -76,10 +68,6 @@ class PreallocatedLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a query of this length sees."""
         return self.used + query_length, 0
-
-    def get_max_cache_shape(self) -> int:
-        """Positions there is room for."""
-        return self.room
 
 
 Layers = list[PreallocatedLayer] | list[SharedPromptLayer]

@@ -16,29 +16,22 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from crt.engines.cache import RoomyLayer
+
 NAME = "crt_shared_prompt"
 
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
-class SharedPromptLayer(CacheLayerMixin):
-    """Keys and values of one layer: of every prompt once, and of what each rollout says."""
+class SharedPromptLayer(RoomyLayer):
+    """Keys and values of every prompt once, and of what each rollout says."""
 
     def __init__(self, rows: int, room: int, mask: Tensor) -> None:
-        super().__init__()
-        self.rows, self.room, self.used = rows, room, 0
-        self.copies = rows // len(mask)
+        super().__init__(rows, room)
+        self.used, self.copies = 0, rows // len(mask)
         self.seen = torch.zeros(mask.shape, device=mask.device)
         self.seen.masked_fill_(mask == 0, -torch.inf)
         self.live = torch.arange(rows, device=mask.device)
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """The first keys and values are the prompts'."""
-        _, heads, _, size = key_states.shape
-        self.prompt = key_states.contiguous(), value_states.contiguous()
-        self.keys = key_states.new_empty(self.rows, heads, self.room, size)
-        self.values = value_states.new_empty(self.rows, heads, self.room, value_states.shape[-1])
-        self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -46,18 +39,17 @@ class SharedPromptLayer(CacheLayerMixin):
         """Stores the prompts', then what is said; returns what has been stored of that kind."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+            self.prompt = key_states.contiguous(), value_states.contiguous()
             return key_states, value_states
-        assert self.keys is not None and self.values is not None
+        keys, values = self.stored()
         rows, self.used = len(key_states), self.used + 1
-        self.keys[:rows, :, self.used - 1] = key_states[:, :, 0]
-        self.values[:rows, :, self.used - 1] = value_states[:, :, 0]
-        return self.keys[:rows, :, : self.used], self.values[:rows, :, : self.used]
+        keys[:rows, :, self.used - 1] = key_states[:, :, 0]
+        values[:rows, :, self.used - 1] = value_states[:, :, 0]
+        return keys[:rows, :, : self.used], values[:rows, :, : self.used]
 
     def move(self, source: Tensor, target: Tensor, stay: int) -> None:
         """Fills the places of finished rows with rows from the end that go on."""
-        assert self.keys is not None and self.values is not None
-        for stored in (self.keys, self.values):
-            stored[target, :, : self.used] = stored[source, :, : self.used]
+        self.copy_rows(source, target, self.used)
         self.live[target] = self.live[source]
         self.live = self.live[:stay]
 
@@ -70,7 +62,7 @@ class SharedPromptLayer(CacheLayerMixin):
         return self.get_seq_length() + query_length, 0
 
     def get_max_cache_shape(self) -> int:
-        """Positions there is room for."""
+        """Positions there is room for, the prompt's among them."""
         return self.seen.shape[1] + self.room
 
     def to_prompt(self, query: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
+from crt.engines.cache import RoomyLayer
 from crt.engines.sampler import draw, forward, left_padded, nucleus
 from crt.errors import EngineError
 
@@ -66,19 +67,18 @@ class Place:
     width: int = 0  # positions a single token may look at, itself included
 
 
-class SlotLayer(CacheLayerMixin):
+class SlotLayer(RoomyLayer):
     """Keys and values of one layer, a row for each request."""
 
     def __init__(self, slots: int, room: int, place: Place) -> None:
-        super().__init__()
-        self.slots, self.room, self.place = slots, room, place
+        super().__init__(slots, room)
+        self.place = place
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Takes shape, type and device from the first keys and values seen."""
-        _, heads, _, size = key_states.shape
-        self.keys = key_states.new_zeros(self.slots, heads, self.room, size)
-        self.values = value_states.new_zeros(self.slots, heads, self.room, value_states.shape[-1])
-        self.is_initialized = True
+        """Emptied, because a short row is looked at as far as the widest is filled."""
+        super().lazy_initialization(key_states, value_states)
+        for kept in self.stored():
+            kept.zero_()
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -86,24 +86,18 @@ class SlotLayer(CacheLayerMixin):
         """Stores new keys and values, and returns those to look at."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        keys, values = self.stored()
         place = self.place
         if place.at is None:
             for i, (row, length) in enumerate(zip(place.rows, place.lengths, strict=True)):
-                self.keys[row, :, :length] = key_states[i, :, -length:]
-                self.values[row, :, :length] = value_states[i, :, -length:]
+                keys[row, :, :length] = key_states[i, :, -length:]
+                values[row, :, :length] = value_states[i, :, -length:]
             return key_states, value_states
         rows, positions = place.at
-        self.keys[rows, :, positions] = key_states[:, :, 0]
-        self.values[rows, :, positions] = value_states[:, :, 0]
+        keys[rows, :, positions] = key_states[:, :, 0]
+        values[rows, :, positions] = value_states[:, :, 0]
         live = len(rows)
-        return self.keys[:live, :, : place.width], self.values[:live, :, : place.width]
-
-    def move(self, source: int, target: int, length: int) -> None:
-        """Copies a row to another place."""
-        assert self.keys is not None and self.values is not None
-        for stored in (self.keys, self.values):
-            stored[target, :, :length] = stored[source, :, :length]
+        return keys[:live, :, : place.width], values[:live, :, : place.width]
 
     def get_seq_length(self) -> int:
         """Positions before the next token, as the widest row counts them."""
@@ -112,10 +106,6 @@ class SlotLayer(CacheLayerMixin):
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a query of this length sees."""
         return (query_length if self.place.at is None else self.place.width), 0
-
-    def get_max_cache_shape(self) -> int:
-        """Positions there is room for."""
-        return self.room
 
 
 @dataclass
@@ -209,7 +199,7 @@ class SlotBatch:
         last = self.live.pop()
         if at < len(self.live):
             for layer in self._layers:
-                layer.move(len(self.live), at, last.length)
+                layer.copy_rows(len(self.live), at, last.length)
             self.live[at] = last
 
     def _check(self, ask: Ask) -> None:
