@@ -1,7 +1,6 @@
 """Processes that do the work: one thread each, a log each, and none outlives its parent."""
 
 import contextlib
-import ctypes
 import os
 import resource
 import shutil
@@ -14,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crt.errors import DataError
+from crt.processes import ends_with_parent
 from crt.run import CONFIG
-
-DIE_WITH_PARENT = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,8 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=environment(device),
                 start_new_session=True,  # Ctrl-C is the parent's to pass on
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                # A killed comparison leaves nothing running that would hold its runs' locks.
+                preexec_fn=ends_with_parent(signal.SIGKILL),
             )
 
     def ended(self) -> int | None:
@@ -99,8 +98,3 @@ def train_words(recipe: Path, run: Path) -> Sequence[str]:
         return ("crt", "train", "--resume", str(run))
     shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
     return ("crt", "train", str(recipe), "--out", str(run))
-
-
-def _die_with_parent() -> None:
-    """A killed comparison leaves nothing running that would hold its runs' locks."""
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)

@@ -12,6 +12,7 @@ from crt.bench.outcome import outcome
 from crt.bench.plan import LOGS, TIMES, Comparison, Job
 from crt.bench.progress import estimate, spoken
 from crt.files import append_row
+from crt.processes import at_signal
 
 EVERY = 60.0  # seconds between lines about how far it is
 PAUSE = 0.2
@@ -170,12 +171,10 @@ def _ends_on_signals(schedule: Schedule) -> Iterator[None]:
     def end(*_: object) -> None:
         schedule.ask_to_end()
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        with at_signal(end, signal.SIGTERM, signal.SIGINT):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for child in schedule.children:
             child.ask_to_end()
             child.wait()

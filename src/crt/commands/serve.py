@@ -32,10 +32,11 @@ def run(args: argparse.Namespace) -> int:
     import signal
     import time
 
+    from crt.processes import at_signal
     from crt.serve.app import Service, make_app
     from crt.serve.family import family_file, read_family
     from crt.serve.metrics import Metrics
-    from crt.serve.server import Address, at_signal, end_while_loading, key_from, listening
+    from crt.serve.server import Address, end_while_loading, key_from, listening
     from crt.serve.server import run as serve
 
     address = Address(args.host, args.port, key_from(args.api_key), args.drain)

@@ -1,6 +1,5 @@
 """Servers that are started for the dial, waited for, and ended with it."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,10 +13,10 @@ from typing import Any
 import httpx
 
 from crt.errors import EngineError
+from crt.processes import ends_with_parent
 
 START_SECONDS = 900.0  # loading and compiling a large model takes minutes
 END_SECONDS = 30.0
-DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,12 @@ def start(planned: Sequence[Launch], note: Callable[[str], None]) -> list[subpro
 
 
 def _begun(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """In a group of its own: Ctrl-C is for the dial, which lets streams finish first."""
-    return subprocess.Popen(
-        command, stdout=sys.stderr, start_new_session=True, preexec_fn=_ends_with_parent()
-    )
+    """In a group of its own: Ctrl-C is for the dial, which lets streams finish first.
 
-
-def _ends_with_parent() -> Callable[[], object] | None:
-    """Even if this process is killed its servers do not stay behind and keep the GPU's memory."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl  # looked up here: after the fork nothing may be loaded
-    return lambda: prctl(DEATH_SIGNAL, signal.SIGTERM)
+    Even if this process is killed its servers do not stay behind and keep the GPU's memory.
+    """
+    ending = ends_with_parent(signal.SIGTERM)
+    return subprocess.Popen(command, stdout=sys.stderr, start_new_session=True, preexec_fn=ending)
 
 
 def wait_for(url: str, process: "subprocess.Popen[Any]", seconds: float) -> None:

@@ -3,15 +3,14 @@
 import os
 import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from crt.errors import ConfigError
+from crt.processes import at_signal
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -92,26 +91,11 @@ def run(app: "FastAPI", address: Address, ready: Callable[[str], None]) -> int:
         server.should_exit = True
 
     with listening(address) as bound, at_signal(end, signal.SIGTERM, signal.SIGINT):
-        bound.listen()  # who reads the address may come at once, and waits until it is answered
         host, port = bound.getsockname()[:2]
         named = f"[{host}]" if ":" in host else host
         ready(f"http://{named}:{port}")
         server.run(sockets=[bound])  # it raises again what ended it: `end`, not the process's death
     return 130 if server.force_exit else 0
-
-
-@contextmanager
-def at_signal(act: Callable[..., None], *numbers: signal.Signals) -> Iterator[None]:
-    """Within it these signals do this and nothing else; outside the main thread, nothing new."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, act) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end_while_loading(*_: Any) -> None:

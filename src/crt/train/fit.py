@@ -17,6 +17,7 @@ from crt.engines.ranks import Ranks
 from crt.engines.rollouts import FastRollouts, VllmRollouts
 from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
+from crt.processes import at_signal
 from crt.run import STATE, Run
 from crt.tasks.prompts import Prompt
 from crt.train.correctness import Correctness
@@ -132,12 +133,8 @@ def ending_saves(recorder: Recorder) -> Iterator[None]:
             raise KeyboardInterrupt
         recorder.terminated = True
 
-    before = {number: signals.signal(number, end) for number in (signals.SIGTERM, signals.SIGINT)}
-    try:
+    with at_signal(end, signals.SIGTERM, signals.SIGINT):
         yield
-    finally:
-        for number, handler in before.items():
-            signals.signal(number, handler)
 
 
 def _sent(prompt: Prompt) -> Any:

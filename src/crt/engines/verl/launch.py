@@ -1,14 +1,13 @@
 """Starts verl's own command and waits for it, without losing it or its reason to end."""
 
 import contextlib
-import ctypes
 import os
 import re
 import shlex
 import signal as signals
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from crt.engines.verl.overrides import MODULES, PLUGIN, modules
 from crt.engines.verl.words import Overrides, words
 from crt.errors import EngineError
 from crt.files import read_json
+from crt.processes import at_signal, ends_with_parent
 
 POLL_SECONDS = 0.5
 REASON = re.compile(r"^(?:\(\w+ pid=\d+[^)]*\) )?([\w.]+(?:Error|Exception|Interrupt): .*)$")
-ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def command(overrides: Overrides) -> list[str]:
@@ -58,7 +57,7 @@ def launch(overrides: Overrides, folder: Folder, meanwhile: Callable[[], None]) 
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us: verl would end without saving
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=ends_with_parent(signals.SIGTERM),  # or it would go on writing the run
         )
     with asked_to_end(folder, process):
         while process.poll() is None:
@@ -96,15 +95,5 @@ def asked_to_end(folder: Folder, process: "subprocess.Popen[bytes]") -> Iterator
             raise KeyboardInterrupt
         folder.stop.touch()
 
-    numbers: Sequence[signals.Signals] = (signals.SIGTERM, signals.SIGINT)
-    before = {number: signals.signal(number, end) for number in numbers}
-    try:
+    with at_signal(end, signals.SIGTERM, signals.SIGINT):
         yield
-    finally:
-        for number, handler in before.items():
-            signals.signal(number, handler)
-
-
-def _end_with_parent() -> None:
-    """If this process is killed, verl must not go on writing the run."""
-    ctypes.CDLL(None).prctl(ENDS_WITH_PARENT, signals.SIGTERM)

@@ -1,0 +1,127 @@
+"""What each part of the engine brings: the update and the sampler, with and without it, in turns.
+
+Usage: python benchmarks/engine.py [--problems 16] [--group 16] [--repeats 3]
+
+Real rollouts of the pocket model. CPU seconds of a whole batch, one thread, medians of the repeats.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from crt.engines.local import denormals_flushed
+from crt.engines.models import load_model
+from crt.engines.padding import left_aligned
+from crt.engines.sampler import Sample, left_padded, sample
+from crt.tasks.datasets import load
+from crt.tasks.messages import PromptSettings
+from crt.tasks.prompts import prepare, render
+
+CAP = 256
+UPDATES = {  # rows at once, at the left edge, denormals flushed
+    "padded at both ends, 64 rows at once": (64, False, False),
+    "the same, 16 rows at once": (16, False, False),
+    "at the left edge, without a mask": (16, True, False),
+    "and denormal numbers flushed": (16, True, True),
+}
+
+
+def main() -> None:
+    """Prints the median of every variant."""
+    args = arguments()
+    torch.set_num_threads(1)
+    bench = Bench(args.problems, args.group)
+    sampler = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
+    work: dict[str, Callable[[], object]] = {
+        f"sampler, {sampler}, every rollout its own prompt": lambda: bench.sampled(False),
+        f"sampler, {sampler}, the prompt once for its group": lambda: bench.sampled(True),
+    }
+    for name, how in UPDATES.items():
+        work[f"update, {name}"] = lambda how=how: bench.update(*how)
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for repeat in range(args.repeats + 1):
+        for name, run in work.items():
+            begun = time.process_time()
+            run()
+            if repeat:  # the first one warms up
+                seconds[name].append(time.process_time() - begun)
+    for name, found in seconds.items():
+        print(f"{statistics.median(found):6.2f} s ({min(found):.2f} to {max(found):.2f})  {name}")
+
+
+def arguments() -> argparse.Namespace:
+    """The size of a batch."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--problems", type=int, default=16)
+    parser.add_argument("--group", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser.parse_args()
+
+
+class Bench:
+    """A model, its prompts, and one batch of its rollouts."""
+
+    def __init__(self, problems: int, group: int) -> None:
+        loaded = load_model("pocket", dtype="float32")
+        template = prepare(loaded.tokenizer, PromptSettings())
+        self.model, self.ends, self.group = loaded.model, loaded.files.ends, group
+        asked = load(f"pocket/train:{problems}").problems
+        self.prompts = [list(render(problem, template).token_ids) for problem in asked]
+        groups = self.sampled(True)
+        pairs = [(p, one.tokens) for p, of in zip(self.prompts, groups, strict=True) for one in of]
+        self.rollouts = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
+
+    def sampled(self, share: bool) -> list[list[Sample]]:
+        """The same rollouts every time."""
+        self.model.eval()
+        stream = torch.Generator().manual_seed(0)
+        return sample(
+            self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
+            share_prompts=share,
+        )  # fmt: skip
+
+    def update(self, rows: int, aligned: bool, flushed: bool) -> None:
+        """The gradient of all responses' log-probability, in micro-batches of like length."""
+        self.model.train()
+        self.model.zero_grad()
+        with denormals_flushed() if flushed else nullcontext():
+            for ids, mask, width in self.batches(rows):
+                score = at_the_left if aligned else padded
+                (score(self.model, ids, mask, width) * mask[:, -width:]).sum().backward()
+
+    def batches(self, rows: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """Ids, mask and width of the completions: prompts padded left, completions right."""
+        for first in range(0, len(self.rollouts), rows):
+            some = self.rollouts[first : first + rows]
+            prompts, seen = left_padded([prompt for prompt, _ in some], torch.device("cpu"))
+            said, told = left_padded([tokens[::-1] for _, tokens in some], torch.device("cpu"))
+            ids, mask = torch.cat([prompts, said.flip(1)], 1), torch.cat([seen, told.flip(1)], 1)
+            yield ids, mask, said.shape[1]
+
+
+def padded(model: torch.nn.Module, ids: Tensor, mask: Tensor, width: int) -> Tensor:
+    """Log-probabilities of the completions, as TRL asks for them."""
+    logits = model(ids, attention_mask=mask, use_cache=False, logits_to_keep=width + 1).logits
+    return chosen(logits[:, :-1], ids[:, -width:])
+
+
+def at_the_left(model: torch.nn.Module, ids: Tensor, mask: Tensor, width: int) -> Tensor:
+    """The same as our trainer asks."""
+    rows = left_aligned(ids, mask, width)
+    logits = model(rows.ids, use_cache=False, logits_to_keep=rows.kept + 1).logits
+    return rows.completions(chosen(logits[:, :-1], rows.ids[:, -rows.kept :]))
+
+
+def chosen(logits: Tensor, ids: Tensor) -> Tensor:
+    """The log-probability of each token that was said."""
+    return torch.log_softmax(logits, -1).gather(-1, ids[..., None])[..., 0]
+
+
+if __name__ == "__main__":
+    main()
