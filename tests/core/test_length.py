@@ -84,6 +84,14 @@ def test_no_credit_for_wrong_counts_a_wrong_answer_as_the_longest():
     assert reward[0].argmax() == 1 and among.all()
 
 
+def test_wrong_is_endless_puts_the_longest_correct_answer_before_any_wrong_one():
+    batch = graded([0, 1, 1], [10, 20, 1000])
+    reward, among = length_reward(batch, batch.length, "wrong_is_endless")
+    assert reward[0, 0] == -1.0 < reward[0, 2] < reward[0, 1] and among.all()
+    frozen, _ = length_reward(batch, batch.length, "wrong_is_endless", frozen=True)
+    assert frozen[0, 0] == -1.0 < frozen[0, 2]
+
+
 def test_correct_only_leaves_the_wrong_ones_alone():
     batch = graded([0, 1, 1], [10, 20, 30])
     _, among = length_reward(batch, batch.length, "correct_only")

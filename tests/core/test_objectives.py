@@ -93,6 +93,30 @@ def test_guard_per_problem_takes_each_problems_own_standard_error():
     assert Shorten(slack="auto", guard="problem").step(batch, reference)[0].goal == "length"
 
 
+MIXED = Batch(("p", "q"), [[1, 1], [1, 0]], [[30, 10], [10, 30]])  # p is solved, q is not
+ALL_RIGHT = Batch(("p", "q"), [[1, 1], [1, 1]], [[30, 10], [10, 30]])
+
+
+def test_what_is_solved_rests_in_an_accuracy_step():
+    decision, _ = Shorten().step(MIXED, ALL_RIGHT)
+    assert decision.goal == "accuracy"
+    assert advantages(decision)[0].tolist() == [0.0, 0.0]
+
+
+def test_or_goes_on_to_shorten_while_the_rest_is_repaired():
+    decision, _ = Shorten(solved="shorten").step(MIXED, ALL_RIGHT)
+    assert decision.goal == "accuracy"
+    assert np.sign(advantages(decision)).tolist() == [[-1, 1], [1, -1]]
+
+
+def test_stage_two_may_shorten_what_is_solved():
+    rest, _ = Refine().step(MIXED, MIXED)
+    shorten, _ = Refine(solved="shorten").step(MIXED, MIXED)
+    assert rest.goal == shorten.goal == "accuracy"
+    assert np.sign(advantages(rest)).tolist() == [[0, 0], [1, -1]]
+    assert np.sign(advantages(shorten)).tolist() == [[-1, 1], [1, -1]]
+
+
 def test_smoothing_remembers_the_gap():
     stage = Shorten(slack=0.0, smoothing=0.9)
     reference = with_accuracy(0.5)
@@ -233,12 +257,16 @@ def batches(draw, like: int | None = None):
     return Batch(names, np.reshape(correct, shape), np.reshape(length, shape))
 
 
-LENGTH_STEPS = [LengthOnly("all"), LengthOnly("correct_only"), LengthOnly("no_credit_for_wrong")]
+NO_CREDIT = ["no_credit_for_wrong", "wrong_is_endless"]
+LENGTH_STEPS = [LengthOnly(how) for how in ("all", "correct_only", *NO_CREDIT)]
 OBJECTIVES = [
     Shorten(),
     Shorten(slack="auto", guard="problem"),
+    Shorten(slack="auto", solved="shorten"),
+    Refine(solved="shorten"),
     Shorten(length_on="correct_only"),
     Shorten(length_on="no_credit_for_wrong"),
+    Shorten(length_on="wrong_is_endless"),
     Refine(),
     PrimalDual(),
     AccuracyOnly(),
@@ -255,9 +283,9 @@ def test_longer_is_never_rewarded_on_a_length_step(batch, objective):
             assert (np.diff(advantage[right == kind][order]) <= 1e-9).all()
 
 
-@given(batches())
-def test_without_credit_a_wrong_answer_is_never_pushed_up(batch):
-    values = advantages(LengthOnly("no_credit_for_wrong").step(batch, batch)[0])
+@given(batches(), st.sampled_from(NO_CREDIT))
+def test_without_credit_a_wrong_answer_is_never_pushed_up(batch, length_on):
+    values = advantages(LengthOnly(length_on).step(batch, batch)[0])
     assert (values[~batch.correct] <= 1e-9).all()
 
 

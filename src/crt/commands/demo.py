@@ -119,9 +119,9 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     console.print(
         f"\nOpen {page}: figures, every answer side by side, configuration.\n"
         f"Everything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"
-        f'Next: crt ask --model {run.checkpoint(run.progress["recommended"])} "…"; crt serve '
-        f"{run.path} for the verbosity dial in a browser; or your own recipe: recipes/pocket.toml "
-        "is a start."
+        f'Next: crt ask --model {run.checkpoint(run.progress["recommended"])} "…"; crt family '
+        f"{run.path}, then crt serve {run.path}, for the verbosity dial in a browser; or your own "
+        "recipe: recipes/pocket.toml is a start."
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from crt.core.batch import Array, Batch, BoolArray
 
-LengthOn = Literal["all", "correct_only", "no_credit_for_wrong"]
+LengthOn = Literal["all", "correct_only", "no_credit_for_wrong", "wrong_is_endless"]
 
 
 def sigmoid(z: Array) -> Array:
@@ -38,7 +38,8 @@ def length_reward(
 
     `all` is the paper's formula. `correct_only` compares the correct responses among themselves
     and leaves the wrong ones alone. `no_credit_for_wrong` counts a wrong response as long as the
-    longest of its problem, so that being short and wrong is never rewarded.
+    longest of its problem, so that being short and wrong is never rewarded. `wrong_is_endless`
+    counts it as longer than any (ℓ_norm = 1), so that a correct one is better however long it is.
     """
     reward = -normalised_length(batch.length, like, frozen)
     everyone = np.ones_like(batch.correct)
@@ -47,4 +48,6 @@ def length_reward(
     if length_on == "no_credit_for_wrong":
         longest = reward.min(axis=1, keepdims=True)
         return np.where(batch.correct, reward, longest), everyone
+    if length_on == "wrong_is_endless":
+        return np.where(batch.correct, reward, -1.0), everyone
     return reward, everyone

@@ -16,6 +16,7 @@ from crt.core.length import LengthOn, length_reward, normalised_length
 from crt.core.state import Dataclass
 
 Goal = Literal["length", "accuracy", "mixed"]
+Solved = Literal["rest", "shorten"]  # a problem without a wrong response, in an accuracy step
 
 STATE = {"state": True, "setting": False}  # moves during training, is no setting
 START = {"state": True, "setting": True}  # the setting is where it starts
@@ -67,6 +68,18 @@ def accuracy_term(batch: Batch, weight: float = 1.0) -> Term:
     return Term(batch.correct.astype(float), np.ones_like(batch.correct), weight)
 
 
+def either(chosen: BoolArray, one: Term, other: Term) -> Term:
+    """`one` for the chosen problems (P,), `other` for the rest."""
+    rows = chosen[:, None]
+    return Term(np.where(rows, one.reward, other.reward), np.where(rows, one.among, other.among))
+
+
+def accuracy_step(batch: Batch, shorter: Term, solved: Solved) -> Term:
+    """Accuracy; with `solved = "shorten"`, length where no response is wrong."""
+    accuracy = accuracy_term(batch)
+    return either(batch.correct.all(axis=1), shorter, accuracy) if solved == "shorten" else accuracy
+
+
 def one_reward(batch: Batch, reference: Batch, reward: Array, goal: Goal = "mixed") -> Decision:
     """A decision with one reward for all rollouts; the margin to the reference is only shown."""
     return Decision(goal, (Term(reward, np.ones_like(batch.correct)),), _shown(batch, reference))
@@ -77,13 +90,15 @@ class Shorten:
     """Stage I (Alg. 1): shorten while accuracy is within `tolerance + slack` of the reference.
 
     `guard = "problem"` asks problem by problem instead of once for the batch. `smoothing` is the
-    weight of the past in the averaged gap; 0, the paper's reading, has no memory.
+    weight of the past in the averaged gap; 0, the paper's reading, has no memory. An accuracy step
+    has nothing to learn from problems without a wrong response: they rest, or go on to shorten.
     """
 
     tolerance: float = 0.0  # ε
     slack: Slack = 0.01  # η
     guard: Literal["batch", "problem"] = "batch"
     length_on: LengthOn = "all"
+    solved: Solved = "rest"
     smoothing: float = 0.0
     average_gap: float | None = field(default=None, metadata=STATE)
     gap_noise: float = field(default=1.0, metadata=STATE)  # variance of the average / of one gap
@@ -110,9 +125,8 @@ class Shorten:
         broken = np.full(len(batch.problem_ids), margin < -EDGE)
         if self.guard == "problem":
             broken = self._broken_problems(gap)
-        reward, among = length_reward(batch, batch.length, self.length_on)
-        rectify = broken[:, None]
-        term = Term(np.where(rectify, batch.correct, reward), rectify | among)
+        shorter = Term(*length_reward(batch, batch.length, self.length_on))
+        term = either(broken, accuracy_step(batch, shorter, self.solved), shorter)
         decision = Decision(_goal(broken), (term,), margin, slack, float(broken.mean()))
         if not self.smoothing:
             return decision, self
@@ -135,12 +149,14 @@ class Shorten:
 class Refine:
     """Stage II (Eq. 4): raise accuracy while length stays at that of Stage I's result.
 
-    Both lengths are normalised with the frozen statistics of the reference, Stage I's result.
+    Both lengths are normalised with the frozen statistics of the reference, Stage I's result. What
+    `solved` says is the same as in Stage I.
     """
 
     length_tolerance: float = 0.02  # δ
     length_slack: float = 0.01  # η_L
     length_on: LengthOn = "all"
+    solved: Solved = "rest"
 
     guarded: ClassVar[bool] = True
 
@@ -155,10 +171,11 @@ class Refine:
         level = normalised_length(batch.length, reference.length, frozen=True).mean()
         limit = normalised_length(reference.length, reference.length, frozen=True).mean()
         margin = float(limit + self.length_tolerance + self.length_slack - level)
+        shorter = Term(*length_reward(batch, reference.length, self.length_on, frozen=True))
         if margin < -EDGE:
-            reward, among = length_reward(batch, reference.length, self.length_on, frozen=True)
-            return Decision("length", (Term(reward, among),), margin, self.length_slack, 1.0), self
-        return Decision("accuracy", (accuracy_term(batch),), margin, self.length_slack), self
+            return Decision("length", (shorter,), margin, self.length_slack, 1.0), self
+        term = accuracy_step(batch, shorter, self.solved)
+        return Decision("accuracy", (term,), margin, self.length_slack), self
 
 
 @dataclass(frozen=True)
