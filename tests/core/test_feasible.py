@@ -11,10 +11,10 @@ def test_the_shortest_that_keeps_the_guard_not_the_last():
 
 
 def test_of_equally_short_ones_the_most_accurate():
-    # 500 · 1.02 = 510: the first two are equally short, the third is not, however accurate.
-    short, better = Candidate(10, 0.79, 500, 0.01), Candidate(20, 0.81, 509, 0.03)
-    assert shortest_feasible([short, better, Candidate(30, 0.90, 511, 0.12)]) == better
-    assert shortest_feasible([short, Candidate(20, 0.79, 509, 0.01)]) == short
+    # 500 · 1.05 = 525: the first two are equally short, the third is not, however accurate.
+    short, better = Candidate(10, 0.79, 500, 0.01), Candidate(20, 0.81, 524, 0.03)
+    assert shortest_feasible([short, better, Candidate(30, 0.90, 526, 0.12)]) == better
+    assert shortest_feasible([short, Candidate(20, 0.79, 524, 0.01)]) == short
 
 
 def test_exactly_at_the_floor_is_feasible():
