@@ -34,8 +34,8 @@ class Shape:
 
 
 SHAPES = {
-    "1M": Shape(160, 480, 3, 5, cap=128),
-    "5M": Shape(320, 960, 4, 10, cap=64),
+    "1M": Shape(160, 480, 3, 5, cap=200),
+    "5M": Shape(320, 960, 4, 10, cap=128),
     "30M": Shape(640, 1792, 6, 20, cap=48),
 }
 

@@ -1,0 +1,34 @@
+import pytest
+
+from crt.train.view import describe
+
+ROW = {
+    "stage": 1,
+    "accuracy": 0.75,
+    "reference_accuracy": 0.80,
+    "slack": 0.02,
+    "tokens": 60.0,
+    "rollouts": 128,
+    "seconds": {"sample": 1.0, "update": 1.0},
+}
+
+
+@pytest.mark.parametrize(
+    "goal, margin, told",
+    [
+        ("length", -0.03 + 0.04, "shorten  acc 75.0 % (floor 74.0)"),  # tolerance 4 points
+        ("length", 0.005, "shorten  acc 75.0 % (floor 74.5)"),  # smoothed: the average is higher
+        ("accuracy", -0.03, "rectify  acc 75.0 % (floor 78.0)"),
+    ],
+)
+def test_the_floor_is_the_one_that_decided(goal, margin, told):
+    assert told in describe(ROW | {"goal": goal, "margin": margin})
+
+
+def test_stage_two_has_no_floor_of_accuracy():
+    told = describe(ROW | {"stage": 2, "goal": "accuracy", "margin": 0.1})
+    assert "stage II  raise" in told and "floor" not in told
+
+
+def test_a_step_that_could_not_be_graded_says_so():
+    assert describe({"stage": 1}) == "stage 1  nothing could be graded"
