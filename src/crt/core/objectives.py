@@ -77,7 +77,9 @@ def either(chosen: BoolArray, one: Term, other: Term) -> Term:
 def accuracy_step(batch: Batch, shorter: Term, solved: Solved) -> Term:
     """Accuracy; with `solved = "shorten"`, length where no response is wrong."""
     accuracy = accuracy_term(batch)
-    return either(batch.correct.all(axis=1), shorter, accuracy) if solved == "shorten" else accuracy
+    if solved == "rest":
+        return accuracy
+    return either(batch.accuracy_by_problem >= 1.0, shorter, accuracy)
 
 
 def one_reward(batch: Batch, reference: Batch, reward: Array, goal: Goal = "mixed") -> Decision:
