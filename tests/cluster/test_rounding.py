@@ -12,6 +12,8 @@ from crt.tasks.datasets import load
 from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
 
+pytest.importorskip("vllm", reason="make test-cluster makes the environment for this")
+
 Scored = list[tuple[list[int], list[int], torch.Tensor]]  # prompt, response, its probabilities
 
 
