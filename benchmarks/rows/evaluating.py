@@ -20,7 +20,7 @@ from . import Setting
 from .grading import taken_for_right
 
 PROBLEMS, ROLLOUTS, CAP = 32, 16, 256
-AT_ONCE = 16  # problems in a batch of the loop: 256 rows, as ours
+AT_ONCE = 16  # problems in a batch of the loop: 256 rows, as ours; a repeat is one batch
 TEMPERATURE, TOP_P = 0.6, 0.95
 
 
@@ -29,20 +29,20 @@ def rows(setting: Setting) -> Iterator[Row]:
     torch.set_num_threads(setting.threads)
     count = 2 if setting.small else PROBLEMS
 
-    def asked(repeat: int) -> int:
-        return count if repeat >= 0 else 2  # two problems warm up
+    def asked(repeat: int, problems: int = count) -> int:
+        return problems if repeat >= 0 else 2  # two problems warm up
 
     contenders = {
         "crt": lambda repeat: ours(asked(repeat), setting.folder / f"evaluation{repeat}"),
-        "loop": lambda repeat: loop(asked(repeat), repeat),
+        "loop": lambda repeat: loop(asked(repeat, min(count, AT_ONCE)), repeat),
     }
     timings = interleaved(contenders, setting.repeats)
     yield compared(
         "evaluation", f"evaluation end to end, pocket model, {count} problems × {ROLLOUTS}",
         "a loop of HF generate and math-verify", timings["crt"], timings["loop"], goal=4,
         unit="ms a rollout", scale=1000,
-        note=f"{count} of 500 problems in a repeat; both costs grow with the problems, and what "
-        "ours does once (hashes, manifest, tables) weighs more in so few",
+        note=f"in a repeat {count} of 500 problems, a batch of {AT_ONCE} for the loop; costs grow "
+        "with the problems, and what ours does once (hashes, manifest, tables) weighs more in few",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -36,29 +37,27 @@ def rows(setting: Setting) -> Iterator[Row]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     for size in SIZES:
-        for shape in SHAPES:
-            names = [f"sampler-{size}-{shape}-{other}" for other in OTHERS]
-            limit = f"sgemm-{size}" if shape == SHAPES[-1] else ""
-            if setting.wants(*names, limit):
-                yield from _rows(setting, size, shape, limit)
+        with closing(Work(MODELS[size])) as work:
+            for shape in SHAPES:
+                names = [f"sampler-{size}-{shape}-{other}" for other in OTHERS]
+                limit = f"sgemm-{size}" if shape == SHAPES[-1] else ""
+                if setting.wants(*names, limit):
+                    work.take(2 if setting.small else int(shape.partition("x")[0]))
+                    yield from _rows(setting, work, f"{size}-{shape}", limit)
 
 
-def _rows(setting: Setting, size: str, shape: str, limit: str) -> Iterator[Row]:
-    prompts = 2 if setting.small else int(shape.partition("x")[0])
-    work = Work(MODELS[size], prompts)
+def _rows(setting: Setting, work: "Work", name: str, limit: str) -> Iterator[Row]:
     contenders: dict[str, Any] = {"crt": work.ours}
-    others = [each for each in OTHERS if setting.wants(f"sampler-{size}-{shape}-{each}")]
+    others = [each for each in OTHERS if setting.wants(f"sampler-{name}-{each}")]
     if "vllm" in others and vllm_python() is None:
         others.remove("vllm")
     for other in others:
         contenders[other] = getattr(work, other)
-    try:
-        timings = interleaved(contenders, setting.repeats)
-    finally:
-        work.close()
+    timings = interleaved(contenders, setting.repeats)
+    size, _, shape = name.partition("-")
     for other in others:
         yield compared(
-            f"sampler-{size}-{shape}-{other}", f"sampler, {size} parameters, {shape} rollouts",
+            f"sampler-{name}-{other}", f"sampler, {size} parameters, {shape} rollouts",
             NAMED[other], timings["crt"], timings[other], goal=GOALS[other],
             unit="s / 1,000 tokens", scale=1000,
         )  # fmt: skip
@@ -69,14 +68,19 @@ def _rows(setting: Setting, size: str, shape: str, limit: str) -> Iterator[Row]:
 class Work:
     """The same prompts and cap for every contender; each counts the tokens that it sampled."""
 
-    def __init__(self, shape: Shape, prompts: int) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.model: Any = llama(shape)
-        self.prompts = prompts_for(shape, prompts)
+        self.prompts: list[list[int]] = []
         self.operations: list[float] = []  # that ours had to do, repeat by repeat
         self.ends = torch.tensor(shape.ends)
         self.paged: Any = None
         self.process: Vllm | None = None
+
+    def take(self, prompts: int) -> None:
+        """So many prompts from now on."""
+        self.prompts = prompts_for(self.shape, prompts)
+        self._forget_paged()  # its cache is as large as the batch
 
     def asked(self, repeat: int) -> list[list[int]]:
         """All prompts; to warm up, two of them."""
@@ -140,10 +144,14 @@ class Work:
 
     def close(self) -> None:
         """Ends what the contenders keep running."""
-        if self.paged is not None:
-            self.paged.destroy_cached_continuous_batching_manager()
+        self._forget_paged()
         if self.process is not None:
             self.process.close()
+
+    def _forget_paged(self) -> None:
+        if self.paged is not None:
+            self.paged.destroy_cached_continuous_batching_manager()
+            self.paged = None
 
 
 def share_of_limit(name: str, work: Work, timings: Sequence[Timing]) -> Row:

@@ -176,6 +176,20 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it():
     assert (nucleus(probability, 0.5) > 0).tolist() == [[False, True, False, False]]
 
 
+def test_top_p_in_a_large_vocabulary_with_sharp_and_flat_rows():
+    torch.manual_seed(0)
+    sharp, flat = torch.randn(3, 500) * 8, torch.randn(3, 500) / 8
+    probability = torch.cat([sharp, flat])[[0, 3, 1, 4, 2, 5]].softmax(-1)
+    for share in (0.5, 0.95, torch.linspace(0.3, 0.99, 6)[:, None]):
+        ordered, index = probability.sort(dim=-1, descending=True)
+        ordered[ordered.cumsum(-1) - ordered >= share] = 0
+        kept = nucleus(probability, share)
+        assert torch.equal(kept, torch.zeros_like(kept).scatter(-1, index, ordered))
+        alone = [nucleus(row[None], share if isinstance(share, float) else share[i : i + 1])
+                 for i, row in enumerate(probability)]  # fmt: skip
+        assert torch.equal(kept, torch.cat(alone))
+
+
 def test_top_p_logprobs_are_of_the_whole_distribution():
     logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
     token, logprob = choose(logits, torch.tensor([0.99]), 1.0, 0.4)

@@ -18,6 +18,7 @@ from crt.engines.cache import RoomyLayer
 from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
 from crt.errors import EngineError
 
+FEW = 64  # tokens among which the nucleus is looked for first
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -100,10 +101,23 @@ def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple
 
 
 def nucleus(probability: Tensor, top_p: float | Tensor) -> Tensor:
-    """Zeroes all but the most likely tokens that together reach `top_p`."""
-    ordered, index = probability.sort(dim=-1, descending=True)
-    beyond = ordered.cumsum(-1) - ordered >= top_p
-    return torch.zeros_like(probability).scatter(-1, index, ordered.masked_fill(beyond, 0.0))
+    """Zeroes all but the most likely tokens that together reach `top_p`.
+
+    Few nearly always do, so the whole vocabulary is put in order only for the rows that need it.
+    """
+    limit = torch.as_tensor(top_p, device=probability.device).expand(len(probability), 1)
+    ordered, index = probability.topk(min(FEW, probability.shape[-1]), dim=-1)
+    kept = torch.zeros_like(probability).scatter(-1, index, _until(ordered, limit))
+    short = (ordered.cumsum(-1)[:, -1:] < limit)[:, 0].nonzero()[:, 0]
+    if len(short):
+        ordered, index = probability[short].sort(dim=-1, descending=True)
+        kept[short] = torch.zeros_like(ordered).scatter(-1, index, _until(ordered, limit[short]))
+    return kept
+
+
+def _until(ordered: Tensor, limit: Tensor) -> Tensor:
+    """The first ones up to that which reaches the limit; the others are 0."""
+    return ordered.masked_fill(ordered.cumsum(-1) - ordered >= limit, 0.0)
 
 
 def draw(probability: Tensor, uniform: Tensor) -> Tensor:
