@@ -34,9 +34,9 @@ class Shape:
 
 
 SHAPES = {
-    "1M": Shape(160, 480, 3, 5, cap=128),
+    "1M": Shape(160, 480, 3, 5, cap=160),
     "5M": Shape(320, 960, 4, 10, cap=64),
-    "30M": Shape(640, 1792, 6, 20, cap=32),
+    "30M": Shape(640, 1792, 6, 20, cap=24),
 }
 
 

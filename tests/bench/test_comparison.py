@@ -12,7 +12,7 @@ import pytest
 
 from crt.bench.children import environment, train_words
 from crt.cli import main
-from crt.errors import ConfigError
+from crt.errors import DataError
 from crt.run import Run
 
 
@@ -38,7 +38,7 @@ def wait_until_free(run: Run) -> None:
         try:
             with run.locked():
                 return
-        except ConfigError:
+        except DataError:
             assert time.monotonic() < deadline, "a process of the killed comparison goes on"
             time.sleep(0.05)
 

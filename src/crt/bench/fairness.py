@@ -11,6 +11,7 @@ from crt.errors import ConfigError
 SAME = (
     "engine", "model", "data", "prompt", "sampling.max_tokens", "sampling.temperature",
     "sampling.top_p", "grading", "reference", "validation", "evaluation", "schedule.tokens",
+    "schedule.save_every",
 )  # fmt: skip
 WITHOUT_BUDGET = ("schedule.steps", "schedule.problems_per_step", "sampling.group_size")
 
