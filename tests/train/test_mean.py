@@ -26,7 +26,10 @@ def test_the_mean_is_taken_tensor_by_tensor_in_its_own_type(tmp_path):
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("mean") / "run"
-    assert train(tiny, folder).returncode == 0
+    done = train(tiny, folder)
+    assert done.returncode == 0, done.stderr
+    assert "Measuring the mean of steps" in done.stdout  # nothing else is seen meanwhile
+    assert "again on 4 problems × 3." in done.stdout
     return Run.open(folder)
 
 

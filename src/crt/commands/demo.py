@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
 SUMMARY = "summary.json"
-COURSE = ("pocket/test:60",)  # every checkpoint answers these, for the report
+COURSE = ("pocket/test:100",)  # every checkpoint answers these, for the report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

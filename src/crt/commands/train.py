@@ -148,6 +148,7 @@ def carry_out(run: "Run") -> int:
         schedule, done = run.config.schedule, run.steps
         spent = generated(done) if schedule.tokens else 0
         view = View(schedule.steps, len(done), ranks.writes, schedule.tokens, spent)
+        workshop.say = view.say
         try:
             with disk_told(run.path):
                 train(run, workshop, view)

@@ -49,7 +49,9 @@ def is_sound(run: Run, workshop: Workshop, step: int) -> bool:
 def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None:
     """A finer measurement in place of the first, which stays in the record beside it."""
     folder, copies = run.checkpoint(step), run.config.validation.final_rollouts
-    batch, left_out = measured_from_disk(run, workshop, folder, copies, step, FINAL_DRAW)
+    batch, left_out = measured_from_disk(
+        workshop, folder, f"{folder.name} again", copies, step, FINAL_DRAW
+    )
     if workshop.ranks.writes:
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
@@ -59,15 +61,16 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
 
 
 def measured_from_disk(
-    run: Run, workshop: Workshop, folder: Path, copies: int, step: int, draw: int = FIRST_DRAW
+    workshop: Workshop, folder: Path, name: str, copies: int, step: int, draw: int = FIRST_DRAW
 ) -> tuple[Batch | None, tuple[str, ...]]:
     """A model's answers to the validation problems, and which of those could not be graded."""
+    workshop.say(f"Measuring {name} on {len(workshop.problems[1])} problems × {copies}.")
     model = workshop.load(str(folder))
     engine, how = workshop.frozen(model), workshop.measuring
     policy = workshop.policy(model, sampler=engine, sampling=how)
     rollouts = workshop.measured(policy, copies, step, draw)
     workshop.release()
-    return batch_of(rollouts, run.config.grading.truncated)
+    return batch_of(rollouts, workshop.config.grading.truncated)
 
 
 def recommended(records: dict[int, dict[str, Any]]) -> Candidate:

@@ -33,11 +33,14 @@ def add_mean(run: Run, workshop: Workshop, floor: Floor) -> None:
     if workshop.ranks.writes:
         write_mean([run.checkpoint(each) for each in steps], made)
     workshop.ranks.wait()
-    found = figures(*measured_from_disk(run, workshop, made, settings.rollouts, step), floor)
+    name = f"the mean of steps {', '.join(map(str, steps))}"
+    batch = measured_from_disk(workshop, made, name, settings.rollouts, step)
     if workshop.ranks.writes:
         stage = run.checkpoints[steps[-1]]["stage"]
         files = sorted(made.iterdir())
-        keep_checkpoint(run, step, files, {"stage": stage, "mean_of": steps} | found)
+        keep_checkpoint(
+            run, step, files, {"stage": stage, "mean_of": steps} | figures(*batch, floor)
+        )
         shutil.rmtree(made)
     workshop.ranks.wait()
 

@@ -24,7 +24,7 @@ class View:
         tokens: int | None = None,
         generated: int = 0,
     ) -> None:
-        self.steps, self.tokens, self.generated = steps, tokens, generated
+        self.steps, self.tokens, self.generated, self.shown = steps, tokens, generated, shown
         self.started, self.begun = time.monotonic(), self._share(done)
         self.bar: Any = None
         if shown and sys.stderr.isatty():
@@ -41,6 +41,13 @@ class View:
             self.bar.update(self.task, completed=share, figures=line)
         elif row["step"] % EVERY == 0 or share >= 1:
             print(f"{line}  {self._left(share)}", flush=True)
+
+    def say(self, sentence: str) -> None:
+        """What is done outside the steps."""
+        if self.bar is not None:
+            self.bar.console.print(sentence, markup=False, highlight=False)
+        elif self.shown:
+            print(sentence, flush=True)
 
     def close(self) -> None:
         """Leaves the terminal as it was."""

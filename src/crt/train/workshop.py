@@ -1,6 +1,6 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +25,18 @@ from crt.types import Problem, Rollout
 
 REFERENCE_SEED = 0  # a reference is shared by runs of every seed
 
+Say = Callable[[str], None]
+
 
 class Workshop:
-    """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts."""
+    """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts.
+
+    `say` is told what is done outside the steps, for whoever waits.
+    """
 
     def __init__(self, config: RunConfig, cache: Path) -> None:
         self.config, self.cache = config, cache
+        self.say: Say = lambda sentence: None
         self.base = self.load(config.model.name)
         tokenizer: Any = self.base.tokenizer
         self.template: Template = prepare(tokenizer, config.prompt)
