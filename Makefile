@@ -52,7 +52,7 @@ test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if the
 bench: $(VENV)/ready ## speed beside what one would use instead, into docs/performance.md (ONLY=step for one row)
 	@$(BIN)/python benchmarks/run.py $(ONLY)
 
-test-cluster: $(CLUSTER)/ready ## verl's real trainer without a GPU, in an environment of its own (40 minutes on a busy machine)
+test-cluster: $(CLUSTER)/ready ## verl's real trainer without a GPU, in an environment of its own (half an hour)
 	$(CLUSTER)/bin/python -m pytest -p no:cacheprovider tests/cluster
 
 # The order matters: torch first, and what breaks vLLM's CPU build last of all goes away.
