@@ -110,7 +110,7 @@ def test_the_explorer_switches_questions(report, reader):
     found.explorer()
     page = found.page
     page.locator("#questions button").nth(3).click()
-    assert page.locator(".asked").text_content() == "What is 3 + 1?"
+    expect(page.locator(".asked")).to_have_text("What is 3 + 1?")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".asked")).to_have_text("What is 4 + 1?")
     page.keyboard.press("ArrowLeft")

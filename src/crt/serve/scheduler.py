@@ -1,6 +1,7 @@
 """One thread per model that keeps its batch full: a bounded queue in, tokens out as they come."""
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import math
@@ -50,6 +51,8 @@ class Scheduler:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"crt-{name}", daemon=True)
         self._thread.start()
+        # A second Ctrl-C skips the server's own end, and torch aborts if a thread outlives Python.
+        atexit.register(self.close)
 
     @property
     def waiting(self) -> int:
@@ -94,6 +97,7 @@ class Scheduler:
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout=60)
+        atexit.unregister(self.close)
 
     def _run(self) -> None:
         while True:
