@@ -131,8 +131,6 @@ class ValidationConfig(Part):
     """The checkpoint in question is measured again with so many before it is chosen; 0: is not."""
     finalists: Count = 6
     """At most so many are."""
-    mean_of: Annotated[int, Field(ge=0)] = 0
-    """The mean of the weights of the last so many checkpoints may be chosen too; 0: may not."""
     temperature: NotNegative | None = None
     """At which the model will be used; None: as in training, where the guard compares."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -242,11 +240,6 @@ class RunConfig(Part):
         return self
 
     def _check_validation(self) -> None:
-        if self.validation.mean_of and self.model.lora:
-            raise ValueError(
-                "validation.mean_of needs whole models: the two factors of an adapter have no "
-                "mean that is the mean of what they stand for. Set it to 0"
-            )
         asked = (self.validation.temperature, self.validation.top_p) != (None, None)
         if asked and (self.trl.get("use_vllm") or self.engine == "verl"):
             raise ValueError(

@@ -30,7 +30,7 @@ schedule = {{ steps = 6, problems_per_step = 2, save_every = 1 }}
 sampling = {{ group_size = 4, max_tokens = 10 }}
 preflight = {{ max_truncated = 1.0, skip = ["solves"] }}
 reference.rollouts = 3
-validation = {{ problems = 4, rollouts = 2, final_rollouts = 2, finalists = 2, mean_of = 3 }}
+validation = {{ problems = 4, rollouts = 2, final_rollouts = 2, finalists = 2 }}
 grading = {{ workers = 1, deadline_seconds = 60 }}
 optim = {{ learning_rate = 1e-2, kl = 0.01 }}
 """

@@ -41,7 +41,6 @@ problems = 4
 rollouts = 2
 final_rollouts = 3
 finalists = 2
-mean_of = 3
 [grading]
 workers = 1
 [optim]

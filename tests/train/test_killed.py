@@ -79,7 +79,7 @@ def test_primal_dual_keeps_its_multiplier_through_a_kill(tiny, tmp_path):
 
 @pytest.fixture(scope="module")
 def adapter(tiny, tmp_path_factory) -> Path:
-    name = recipe(tiny, "adapter", LORA, ("mean_of = 3", ""))
+    name = recipe(tiny, "adapter", LORA)
     return finished(tiny, tmp_path_factory.mktemp("adapter") / "whole", name)
 
 

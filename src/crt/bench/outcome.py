@@ -60,13 +60,12 @@ def checkpoints(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], boo
     records = run.checkpoints
     if not records:
         return {}, False
-    last = max(step for step, record in records.items() if "mean_of" not in record)
     if "recommended" in progress:
         best, feasible = int(progress["recommended"]), bool(progress["feasible"])
     else:
         found = candidates_of(records)
         if not found:
-            return {"last": last}, False
+            return {"last": max(records)}, False
         chosen = shortest_feasible(found)
         best, feasible = chosen.step, chosen.feasible
-    return {"recommended": best, "last": last}, feasible
+    return {"recommended": best, "last": max(records)}, feasible

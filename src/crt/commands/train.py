@@ -169,11 +169,9 @@ def carry_out(run: "Run") -> int:
 
 def recommendation(run: "Run") -> str:
     """The checkpoint to use, and whether it kept the guard on the validation problems."""
-    step = run.progress["recommended"]
-    best, steps = run.checkpoint(step), run.checkpoints.get(step, {}).get("mean_of")
+    best = run.checkpoint(run.progress["recommended"])
     if run.progress["feasible"]:
-        mean = f", the mean of steps {', '.join(map(str, steps))}" if steps else ""
-        return f"The shortest feasible checkpoint is {best}{mean}."
+        return f"The shortest feasible checkpoint is {best}."
     return (
         f"No checkpoint kept the reference's accuracy on the validation problems; {best} comes "
         "nearest. Evaluate it on more problems before using it."

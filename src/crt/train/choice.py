@@ -1,9 +1,8 @@
 """Which checkpoint a run hands over: the shortest feasible one, by a measurement of its own."""
 
-from pathlib import Path
 from typing import Any
 
-from crt.core.batch import Batch, batch_of
+from crt.core.batch import batch_of
 from crt.core.feasible import Candidate, candidates_of, shortest_feasible
 from crt.errors import DataError, GradingError
 from crt.files import write_sealed
@@ -12,7 +11,7 @@ from crt.train.measure import Floor, figures
 from crt.train.states import check, set_aside
 from crt.train.workshop import Workshop
 
-FIRST_DRAW, FINAL_DRAW = 1, 2  # streams of random numbers: the second look is another draw
+FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
 
 
 def confirmed(run: Run, workshop: Workshop, floor: Floor) -> Candidate:
@@ -49,28 +48,20 @@ def is_sound(run: Run, workshop: Workshop, step: int) -> bool:
 def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None:
     """A finer measurement in place of the first, which stays in the record beside it."""
     folder, copies = run.checkpoint(step), run.config.validation.final_rollouts
-    batch, left_out = measured_from_disk(
-        workshop, folder, f"{folder.name} again", copies, step, FINAL_DRAW
-    )
+    asked = len(workshop.problems[1])
+    workshop.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
+    model = workshop.load(str(folder))
+    engine, how = workshop.frozen(model), workshop.measuring
+    policy = workshop.policy(model, sampler=engine, sampling=how)
+    rollouts = workshop.measured(policy, copies, step, FINAL_DRAW)
+    workshop.release()
+    batch, left_out = batch_of(rollouts, run.config.grading.truncated)
     if workshop.ranks.writes:
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
         found = figures(batch, left_out, floor) | {"final": True, "first": first}
         write_sealed(folder / RECORD, record | found)
     workshop.ranks.wait()
-
-
-def measured_from_disk(
-    workshop: Workshop, folder: Path, name: str, copies: int, step: int, draw: int = FIRST_DRAW
-) -> tuple[Batch | None, tuple[str, ...]]:
-    """A model's answers to the validation problems, and which of those could not be graded."""
-    workshop.say(f"Measuring {name} on {len(workshop.problems[1])} problems × {copies}.")
-    model = workshop.load(str(folder))
-    engine, how = workshop.frozen(model), workshop.measuring
-    policy = workshop.policy(model, sampler=engine, sampling=how)
-    rollouts = workshop.measured(policy, copies, step, draw)
-    workshop.release()
-    return batch_of(rollouts, workshop.config.grading.truncated)
 
 
 def recommended(records: dict[int, dict[str, Any]]) -> Candidate:

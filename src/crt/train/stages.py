@@ -8,7 +8,6 @@ from crt.core.methods import Method, TwoStage
 from crt.core.objectives import PrimalDual, Shorten
 from crt.run import Run
 from crt.train.choice import confirmed
-from crt.train.mean import add_mean
 from crt.train.measure import Floor, against
 from crt.train.reference import Reference
 from crt.train.stage import Stage, stage_of
@@ -30,7 +29,6 @@ def train(run: Run, workshop: Workshop, show: Show) -> None:
             run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
         reference = workshop.reference(workshop.load(stage_of(run).start))  # π_ref^(I)
     fit(run, workshop, stage_of(run), reference, floor, show)
-    add_mean(run, workshop, floor)
     best = confirmed(run, workshop, floor)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
 

@@ -1,6 +1,6 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,10 @@ from crt.tasks.problems import digest
 from crt.tasks.prompts import Template, prepare
 from crt.train.order import held_out
 from crt.train.reference import Reference, Store
+from crt.train.states import Say
 from crt.types import Problem, Rollout
 
 REFERENCE_SEED = 0  # a reference is shared by runs of every seed
-
-Say = Callable[[str], None]
 
 
 class Workshop:
