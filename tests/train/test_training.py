@@ -54,6 +54,13 @@ def test_every_response_is_kept_with_its_verdict(whole):
     assert row["tokens"] == sum(r["tokens"] for r in records) / 16
 
 
+def test_a_saved_state_does_not_grow_with_the_steps(whole):
+    states = list(whole.glob("state/stage*/checkpoint-*/trainer_state.json"))
+    assert states
+    for state in states:
+        assert len(json.loads(state.read_text())["log_history"]) == 1  # not every step's again
+
+
 def test_checkpoints_load_as_they_are(whole):
     run = Run.open(whole)
     assert list(run.checkpoints) == sorted({*range(2, 9, 2), run.progress["stage_one_ended"]})

@@ -66,6 +66,7 @@ class Recorder(TrainerCallback):
         """The update is done: the row is complete. What is broken is not saved."""
         if not self.pending or logs is None or "loss" not in logs:
             return
+        del state.log_history[:-1]  # it would be saved whole with every state; the run has its rows
         now = time.monotonic()
         values = {name: logs[name] for name in LOGGED if name in logs}
         broken = alarm([*self.rows, self.pending | values], self.guarded)
