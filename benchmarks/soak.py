@@ -35,7 +35,7 @@ class Sample:
     workers_mb: float  # the grader's processes
     open_files: int
     threads: int
-    state_mb: float  # the trainer's saved states: two at a time
+    state_mb: float  # the trainer's saved states: two a stage, one under way
     kept_mb: float  # rollouts, rows and checkpoints, which a run keeps for good
     seconds: float
 
