@@ -11,11 +11,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
+from trl.kernels import ChunkedLogProbFunction
 
 from crt.engines.local import denormals_flushed
+from crt.engines.logprobs import logprobs_and_entropies
 from crt.engines.models import load_model
 from crt.engines.padding import left_aligned
 from crt.engines.sampler import Sample, left_padded, sample
@@ -24,11 +27,13 @@ from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
 
 CAP = 256
-UPDATES = {  # rows at once, at the left edge, denormals flushed
-    "padded at both ends, 64 rows at once": (64, False, False),
-    "the same, 16 rows at once": (16, False, False),
-    "at the left edge, without a mask": (16, True, False),
-    "and denormal numbers flushed": (16, True, True),
+TILE = 32768  # columns of TRL's tiles
+UPDATES = {  # rows at once, at the left edge, denormals flushed, whole logits
+    "padded at both ends, logits in TRL's tiles, 64 rows at once": (64, False, False, False),
+    "the same, 16 rows at once": (16, False, False, False),
+    "at the left edge, without a mask": (16, True, False, False),
+    "and denormal numbers flushed": (16, True, True, False),
+    "and whole logits": (16, True, True, True),
 }
 
 
@@ -86,14 +91,19 @@ class Bench:
             share_prompts=share,
         )  # fmt: skip
 
-    def update(self, rows: int, aligned: bool, flushed: bool) -> None:
+    def update(self, rows: int, aligned: bool, flushed: bool, whole: bool) -> None:
         """The gradient of all responses' log-probability, in micro-batches of like length."""
+        said = in_whole if whole else in_tiles
         self.model.train()
         self.model.zero_grad()
         with denormals_flushed() if flushed else nullcontext():
             for ids, mask, width in self.batches(rows):
-                score = at_the_left if aligned else padded
-                (score(self.model, ids, mask, width) * mask[:, -width:]).sum().backward()
+                if aligned:
+                    left = left_aligned(ids, mask, width)
+                    found = left.completions(said(self.model, left.ids, None, left.kept))
+                else:
+                    found = said(self.model, ids, mask, width)
+                (found * mask[:, -width:]).sum().backward()
 
     def batches(self, rows: int) -> Iterator[tuple[Tensor, Tensor, int]]:
         """Ids, mask and width of the completions: prompts padded left, completions right."""
@@ -105,22 +115,19 @@ class Bench:
             yield ids, mask, said.shape[1]
 
 
-def padded(model: torch.nn.Module, ids: Tensor, mask: Tensor, width: int) -> Tensor:
-    """Log-probabilities of the completions, as TRL asks for them."""
-    logits = model(ids, attention_mask=mask, use_cache=False, logits_to_keep=width + 1).logits
-    return chosen(logits[:, :-1], ids[:, -width:])
+def in_tiles(model: Any, ids: Tensor, mask: Tensor | None, kept: int) -> Tensor:
+    """Log-probabilities of the last tokens as TRL has them on a CPU, entropies beside them."""
+    hidden = model.model(ids, attention_mask=mask, use_cache=False).last_hidden_state[:, :-1]
+    found, *_ = ChunkedLogProbFunction.apply(
+        hidden.flatten(0, 1), model.lm_head.weight, None, ids[:, 1:].flatten(), 1.0, TILE, None,
+        1.0, ("entropy",),
+    )  # fmt: skip
+    return found.view(len(ids), -1)[:, -kept:]
 
 
-def at_the_left(model: torch.nn.Module, ids: Tensor, mask: Tensor, width: int) -> Tensor:
-    """The same as our trainer asks."""
-    rows = left_aligned(ids, mask, width)
-    logits = model(rows.ids, use_cache=False, logits_to_keep=rows.kept + 1).logits
-    return rows.completions(chosen(logits[:, :-1], rows.ids[:, -rows.kept :]))
-
-
-def chosen(logits: Tensor, ids: Tensor) -> Tensor:
-    """The log-probability of each token that was said."""
-    return torch.log_softmax(logits, -1).gather(-1, ids[..., None])[..., 0]
+def in_whole(model: Any, ids: Tensor, mask: Tensor | None, kept: int) -> Tensor:
+    """The same as our trainer has them."""
+    return logprobs_and_entropies(model, ids, kept, 1.0)[0]
 
 
 if __name__ == "__main__":

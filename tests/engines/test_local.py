@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig
@@ -17,7 +18,9 @@ from trl import GRPOConfig
 from crt.core.batch import Batch
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.core.signal import signal
+from crt.engines import logprobs
 from crt.engines.local import CRTTrainer
+from crt.engines.logprobs import fits
 from crt.engines.padding import left_aligned, packed
 from crt.errors import ConfigError
 
@@ -69,6 +72,7 @@ def trainer(
 ) -> CRTTrainer:
     on_step = changes.pop("on_step", None)
     truncated_as = changes.pop("truncated_as", "wrong")
+    peft_config = changes.pop("peft_config", None)
     rows = [{"prompt": " ".join("abcdef"[: 1 + i % 5]), "problem_id": f"p{i}"} for i in range(80)]
     settings = {
         "output_dir": str(folder),
@@ -106,6 +110,7 @@ def trainer(
         reference=reference(0.5) if ref is None else ref,
         truncated_as=truncated_as,
         on_step=on_step,
+        peft_config=peft_config,
     )
 
 
@@ -294,6 +299,38 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
     # Sorted by length, in twos: 2 and 4 tokens, 4 and 6, 6 and 6.
     assert spared == 2 * (4 + 6 + 6) and sum(computed) - spared == 60
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["whole", "lora"])
+def test_whole_logits_say_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapter):
+    """Log-probabilities, entropies and gradients are TRL's, at the trainer's temperature."""
+    lora = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False) if adapter else None
+    made = trainer(tmp_path, tokenizer, AccuracyOnly(), temperature=0.7, peft_config=lora)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, len(WORDS), (3, 7), generator=generator)
+    mask = torch.tensor([[0, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1]])
+    inside = mask[:, 3:].bool()
+    found = []
+    for few in (2**26, 0):
+        monkeypatch.setattr(logprobs, "FEW_LOGITS", few)
+        assert fits(made.model, 12) is bool(few)
+        said, entropy, _ = made._get_per_token_logps_and_entropies(
+            made.model, ids, mask, 4, compute_entropy=True
+        )
+        made.model.zero_grad()
+        (said * inside).sum().backward()
+        gradients = [p.grad.clone() for p in made.model.parameters() if p.grad is not None]
+        found.append((said[inside].detach(), entropy[inside].detach(), gradients))
+    (said, entropy, gradients), (other_said, other_entropy, other_gradients) = found
+    torch.testing.assert_close(said, other_said, atol=1e-6, rtol=0)
+    torch.testing.assert_close(entropy, other_entropy, atol=1e-6, rtol=0)
+    assert gradients and max(g.abs().max() for g in gradients) > 1e-3
+    torch.testing.assert_close(gradients, other_gradients, atol=1e-6, rtol=1e-5)
+
+
+def test_long_rows_of_a_large_vocabulary_go_in_tiles():
+    model = tiny_model()
+    assert fits(model, 2**26 // len(WORDS)) and not fits(model, 2**26 // len(WORDS) + 1)
 
 
 def test_rows_at_the_left_edge_say_the_same():

@@ -18,6 +18,7 @@ from crt.core.batch import Array, Batch, TruncatedAs
 from crt.core.objectives import Objective
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
+from crt.engines.logprobs import fits, logprobs_and_entropies
 from crt.engines.padding import left_aligned, packed, scored_by_length
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
@@ -143,9 +144,13 @@ class CRTTrainer(GRPOTrainer):
 
         def score(ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor, ...]:
             rows = left_aligned(ids, mask, width)
-            # Said to be whole, so that attention is plainly causal: nobody looks at what pads them.
-            whole_rows = torch.ones_like(rows.ids)
-            found = whole(model, rows.ids, whole_rows, rows.kept, compute_entropy=compute_entropy)
+            if fits(self.accelerator.unwrap_model(model), len(ids) * (rows.kept + 1)):
+                with self.accelerator.autocast():
+                    found = logprobs_and_entropies(model, rows.ids, rows.kept, self.temperature)
+            else:
+                # Said to be whole, so that attention is causal: nobody looks at what pads them.
+                ones = torch.ones_like(rows.ids)
+                found = whole(model, rows.ids, ones, rows.kept, compute_entropy=compute_entropy)
             return tuple(rows.completions(each) for each in found if each is not None)
 
         if torch.is_grad_enabled():
