@@ -37,7 +37,6 @@ def manifest(name: str, model: str, data: str, rollouts: int) -> dict:
         "grader": "1.0",
         "truncated": "wrong",
         "versions": {},
-        "started": "2026-01-01T00:00:00+00:00",
     }
 
 
@@ -48,9 +47,11 @@ def write_evaluation(
     model: str = "pocket",
     data: str = "own",
     questions: Sequence[str] = (),
+    minute: int = 0,
 ) -> Evaluation:
     """An evaluation's folder: `answers[problem][rollout]`."""
     said = manifest(folder.name, model, data, len(answers[0]))
+    said["started"] = f"2026-01-01T00:{minute:02}:00+00:00"
     asked = [*questions, *(f"What is {i} + 1?" for i in range(len(questions), len(answers)))]
     rows = [
         {"data": data, "id": f"p{i}", "question": text, "answer": str(i + 1)}

@@ -190,6 +190,11 @@ def test_names_that_would_cover_each_other_are_left_to_hovering():
     point = {"is_base": False, "order": 0}
     rows = [{**point, "name": n, "curve": n, "lineup": n, "len": x, "acc": 90.0} for n, x in NEAR]
     assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
+    # half a point apart is near where the intervals make the figure 20 points high
+    rows[1] |= {"acc": 90.5, "acc_low": None, "acc_high": None}
+    assert [row["name"] for row in plane.named(rows)] == ["a", "b", "c"]
+    rows[2] |= {"acc_low": 80.0, "acc_high": 100.0}
+    assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
 
 
 NEAR = (("a", 100.0), ("b", 103.0), ("c", 50.0))

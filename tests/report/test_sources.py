@@ -8,6 +8,7 @@ from crt.errors import DataError
 from crt.report.figures import plane, trajectories
 from crt.report.measured import courses, over_seeds, tables
 from crt.report.sources import gather
+from crt.report.summary import result
 
 
 def names(lineup):
@@ -54,6 +55,20 @@ def test_a_runs_own_evaluations_in_the_order_of_training(make_run, evaluated, an
     evaluated(folder / "base", answers(90, [2, 2]))
     (lineup,) = gather([run.path]).lineups
     assert names(lineup) == [("base", 0), ("early", 2), ("a-late-one", 6)]
+
+
+def test_one_checkpoint_under_two_names_comes_as_it_was_evaluated(
+    make_run, evaluated, answers, tmp_path
+):
+    # as `crt demo` does it when Stage II found nothing better
+    run = make_run(tmp_path / "run", finished=True)
+    folder, same = run.path / "evaluations", "checkpoints/step-0006"
+    evaluated(folder / "base", answers(90, [2, 2]))
+    evaluated(folder / "stage1", answers(50, [2, 2]), model=same, minute=1)
+    evaluated(folder / "crt", answers(50, [2, 2]), model=same, minute=2)
+    (lineup,) = gather([run.path]).lineups
+    assert names(lineup) == [("base", 0), ("stage1", 6), ("crt", 6)]
+    assert result(lineup).name == "crt"
 
 
 def test_what_is_not_finished_or_damaged_is_noted(make_run, evaluated, answers, tmp_path):

@@ -207,8 +207,10 @@ def _evaluations_of(run: RunView) -> tuple[list[LineUp], list[str]]:
     return [*lined_up(loose, run.name, run), *series], notes
 
 
-def _in_order(evaluation: Evaluation) -> tuple[bool, int]:
-    return evaluation.name != "base", step_of(evaluation) or 0
+def _in_order(evaluation: Evaluation) -> tuple[bool, int, str]:
+    """By the step of training; one checkpoint under several names, as it was evaluated."""
+    started = str(evaluation.manifest.get("started", ""))
+    return evaluation.name != "base", step_of(evaluation) or 0, started
 
 
 def _series(folder: Path, run: RunView | None) -> LineUp:

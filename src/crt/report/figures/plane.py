@@ -195,7 +195,8 @@ def named(found: Sequence[Row]) -> list[Row]:
 
 def _crowded(row: Row, others: Sequence[Row], found: Sequence[Row]) -> bool:
     """Whether another name is already written there; hovering tells it then."""
-    heights = [_height(each) for each in found]
+    ends = [each.get(end) for each in found for end in ("acc_low", "acc_high")]
+    heights = [*map(_height, found), *(end for end in ends if end is not None)]
     wide, high = max(each["len"] for each in found), max(1e-9, max(heights) - min(heights))
     return any(
         abs(row["len"] - each["len"]) < 0.08 * wide
