@@ -1,4 +1,4 @@
-"""How likely a model finds what was said, from whole logits: on a CPU twice as fast as in tiles.
+"""How likely a model finds what was said, from whole logits: faster on a CPU than in tiles.
 
 TRL projects to the vocabulary in tiles of 32,768 columns, first forwards and then once more
 backwards, prompts included. That keeps a GPU's memory small; a small vocabulary's logits are then
