@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FEW_LOGITS = 2**26  # that many fit anywhere: a quarter of a gigabyte, and as much for the gradient
+FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms and gradients
 
 
 def fits(model: Any, positions: int) -> bool:
