@@ -275,6 +275,30 @@ def test_packed_rows_are_sorted_and_cut():
     assert math.isclose(small["num_items_in_batch"], 13)
 
 
+@pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])
+def test_a_batch_without_completions_costs_next_to_nothing(
+    tmp_path, tokenizer, monkeypatch, whole_logits
+):
+    monkeypatch.setattr(logprobs, "FEW_LOGITS", 2**26 if whole_logits else 0)
+    batch = {
+        "prompt_ids": torch.full((3, 5), 4),
+        "prompt_mask": torch.ones(3, 5, dtype=torch.long),
+        "completion_ids": torch.full((3, 9), 5),
+        "completion_mask": torch.zeros(3, 9, dtype=torch.long),
+    }
+    (cut,) = packed([batch])
+    assert cut["prompt_ids"].shape == (3, 1) and cut["completion_ids"].shape == (3, 2)
+    made = trainer(tmp_path, tokenizer, AccuracyOnly())
+    ids = torch.cat([cut["prompt_ids"], cut["completion_ids"]], 1)
+    mask = torch.cat([cut["prompt_mask"], cut["completion_mask"]], 1)
+    said, entropy, _ = made._get_per_token_logps_and_entropies(
+        made.model, ids, mask, 2, compute_entropy=True
+    )
+    assert said.shape == entropy.shape == (3, 2)
+    (said * cut["completion_mask"]).sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in made.model.parameters())
+
+
 def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     # Prompts of 1 to 3 tokens padded to 4, completions of 1 to 5 padded to 6: the log-probabilities
     # are those of the padded pass, and fewer positions are computed.

@@ -38,9 +38,11 @@ def _cost(batch: MicroBatch) -> Tensor:
 def trimmed(batch: MicroBatch) -> MicroBatch:
     """Without the columns that are padding in every row: prompts at the left, completions right."""
     width = batch["completion_ids"].shape[1]
-    prompt = max(int(batch["prompt_mask"].sum(1).max()), 1)
+    needed = int(batch["completion_mask"].sum(1).max())
+    # Where every completion is masked nothing comes of the prompts either.
+    prompt = max(int(batch["prompt_mask"].sum(1).max()), 1) if needed else 1
     # Two columns at the least: TRL takes a single one for a figure per sequence and unmasks it.
-    completion = max(int(batch["completion_mask"].sum(1).max()), 2)
+    completion = max(needed, 2)
     kept: MicroBatch = {}
     for name, value in batch.items():
         if name in ("prompt_ids", "prompt_mask"):
@@ -66,7 +68,7 @@ class LeftAligned:
 
 def left_aligned(ids: Tensor, mask: Tensor, completion_width: int) -> LeftAligned:
     """Takes rows with prompts padded at the left and completions padded at the right."""
-    width = int(mask.sum(1).max())
+    width = max(int(mask.sum(1).max()), 2)  # a token is said after another
     order = mask.argsort(dim=1, descending=True, stable=True)[:, :width]
     prompts = mask[:, : mask.shape[1] - completion_width].sum(1, keepdim=True)
     kept = max(width - int(prompts.min()), 1)
