@@ -4,7 +4,6 @@ from crt.serve.front import (
     Measured,
     choose,
     level_names,
-    near_front,
     pareto_front,
     problems_needed,
     spread,
@@ -30,11 +29,6 @@ def test_the_front_is_what_no_shorter_one_equals():
         point("d", 0.91, 90),
     ]
     assert names(pareto_front(points)) == ["a", "c"]
-
-
-def test_its_band_is_within_the_tolerance_of_the_best_shorter_one():
-    points = [point("a", 0.92, 50), point("b", 0.915, 60), point("c", 0.90, 80)]
-    assert names(near_front(points, within=0.01)) == ["a", "b"]  # 0.90 < 0.92 − 0.01
 
 
 def test_without_certificate_not_offered_unless_asked_for():
@@ -64,13 +58,20 @@ def test_levels_differ_in_length_or_clearly_in_accuracy():
     lengths = {"short": 50, "same": 54, "longer": 56}  # 1.08 and 1.12 times 50
     points = [point(name, 0.90, length) for name, length in lengths.items()]
     assert names(told_apart(points, 0.01)) == ["short", "longer"]
-    lucky = [point("a", 0.90, 50), point("b", 0.905, 51), point("c", 0.92, 52)]
-    assert names(told_apart(lucky, 0.01)) == ["a", "c"]  # half a point is not worth a level
-    chosen = choose([*points, *lucky[1:]], 100, levels=4, tolerance=0.01)
+    better = [point("a", 0.90, 50), point("b", 0.905, 54), point("c", 0.92, 54.5)]
+    assert names(told_apart(better, 0.01)) == ["a", "c"]  # half a point is not worth a level
+    chosen = choose([*points, *better[1:]], 100, levels=4, tolerance=0.01)
     assert [(n, p.name) for n, p in chosen] == [("concise", "short"), ("balanced", "c")]
 
 
-def test_the_band_only_fills_places_the_front_leaves():
+def test_of_those_equally_short_the_most_accurate():
+    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.91, 52.5)]
+    assert names(told_apart(points, 0.01)) == ["b"]
+    # 52.6 is more than a twentieth longer than the shortest: clearly better, so a level of its own.
+    assert names(told_apart([*points, point("d", 0.94, 52.6)], 0.01)) == ["b", "d"]
+
+
+def test_longer_ones_only_fill_places_the_front_leaves():
     points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
     chosen = choose(points, 100, levels=3, tolerance=0.01)
     assert [(n, p.name) for n, p in chosen] == [("concise", "a"), ("balanced", "b")]
@@ -78,7 +79,7 @@ def test_the_band_only_fills_places_the_front_leaves():
 
 def test_spread_keeps_the_shortest_and_equal_ratios():
     front = [point(str(n), 0.9 + n / 10_000, n) for n in (50, 55, 100, 190, 380)]
-    # from 50 to 400 in three steps: 50, 100, 200
+    # 50 first; 190 is 3.8 times that and 400 2.1 times 190; 100 then is farther from all than 55
     assert names(spread(front, 3, 400)) == ["50", "100", "190"]
     assert names(spread(front, 1, 400)) == ["50"]
     assert spread([], 3, 400) == []

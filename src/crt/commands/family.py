@@ -92,7 +92,7 @@ def show(family: "Family") -> None:
         f"{-100 * family.tolerance:g}."
     )
     if not all(level.front for level in family.levels):
-        console.print("·: beside the front, more words for the same accuracy (--front: without).")
+        console.print("·: beside the front, more words and no more accuracy (--front: without).")
 
 
 def certificate_cell(held: Any) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crt.core.feasible import EQUALLY_SHORT
 from crt.core.guard import EDGE
 
 FULL = "full"
@@ -40,24 +41,19 @@ def pareto_front(points: Sequence[Measured]) -> list[Measured]:
     return front
 
 
-def near_front(points: Sequence[Measured], within: float) -> list[Measured]:
-    """Those whose accuracy no shorter one exceeds by more than `within`: the front and its band."""
-    near: list[Measured] = []
-    best = 0.0
-    for point in _shortest_first(points):
-        if point.accuracy >= best - within - EDGE:
-            near.append(point)
-        best = max(best, point.accuracy)
-    return near
-
-
 def told_apart(points: Sequence[Measured], tolerance: float) -> list[Measured]:
-    """Of those about as long the shortest, unless a longer one is clearly more accurate."""
+    """Of those equally short the most accurate; longer ones if noticeably so or clearly better."""
     kept: list[Measured] = []
+    shortest = 0.0  # of those that the last one kept stands for
     for point in _shortest_first(points):
+        if kept and point.length <= (1 + EQUALLY_SHORT) * shortest:
+            if point.accuracy > kept[-1].accuracy + EDGE:
+                kept[-1] = point
+            continue
         longer = not kept or point.length >= APART * kept[-1].length
         if longer or point.accuracy > kept[-1].accuracy + tolerance + EDGE:
             kept.append(point)
+            shortest = point.length
     return kept
 
 
@@ -65,17 +61,17 @@ def _shortest_first(points: Sequence[Measured]) -> list[Measured]:
     return sorted(points, key=lambda p: (p.length, -p.accuracy, p.name))
 
 
-def spread(front: Sequence[Measured], count: int, longest: float) -> list[Measured]:
-    """At most `count` of them: the shortest, and those nearest to equal ratios up to `longest`."""
-    if count < 1 or not front:
-        return []
-    chosen = [front[0]]
-    ratio = longest / front[0].length
-    for step in range(1, count):
-        target = front[0].length * ratio ** (step / count)
-        left = [point for point in front if point not in chosen]
-        if left:
-            chosen.append(min(left, key=lambda p: abs(math.log(p.length / target))))
+def spread(
+    points: Sequence[Measured], count: int, longest: float, begun: Sequence[Measured] = ()
+) -> list[Measured]:
+    """At most `count`, those begun with among them: each the farthest in ratio from all before.
+
+    `longest` stands before all, so the first is the shortest.
+    """
+    chosen = list(begun)
+    while len(chosen) < count and (left := [p for p in points if p not in chosen]):
+        taken = [longest, *(p.length for p in chosen)]
+        chosen.append(max(left, key=lambda p: min(abs(math.log(p.length / t)) for t in taken)))
     return sorted(chosen, key=lambda p: p.length)
 
 
@@ -113,14 +109,13 @@ def choose(
     """Names and checkpoints of the levels below `full`, shortest first.
 
     Without `uncertified` only those that hold the certificate are looked at. The front comes first;
-    places it leaves are filled from its band, for who wants more words, unless `strict`.
+    places it leaves go to longer ones, for who wants more words, unless `strict`.
     """
     fit = [p for p in points if 0 < p.length < base_length and p.feasible(tolerance)]
     if not uncertified:
         fit = [point for point in fit if point.certified(tolerance)]
     fit = told_apart(fit, tolerance)
-    front = pareto_front(fit)
-    short_of = not strict and len(front) < levels - 1
-    among = near_front(fit, tolerance) if short_of else front
-    chosen = spread(among, levels - 1, base_length)
+    chosen = spread(pareto_front(fit), levels - 1, base_length)
+    if not strict:
+        chosen = spread(fit, levels - 1, base_length, chosen)
     return list(zip(level_names(len(chosen)), chosen, strict=True))
