@@ -1,6 +1,7 @@
 """Figures as pure functions of rows: known answers, and what ends up on paper."""
 
 import io
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from crt.report.figures import (
     case_study,
     failure_modes,
     grid,
+    labels,
     plane,
     redundancy,
     stability,
@@ -55,16 +57,46 @@ def test_seeds_that_agree_are_drawn():
     assert plane.drawn(found).axes[0].get_ylim()[0] == 0  # the base's 0.1 %, with air
 
 
-def test_methods_whose_names_have_no_room_are_in_a_legend():
-    def methods(*lengths: float) -> tuple:
-        row = {"seed": 1, "acc": 90.0, "base_acc": 90.0, "base_len": 100.0}
-        return tuple({**row, "method": f"m{n}", "len": n} for n in lengths)
+def methods(*lengths: float) -> tuple:
+    row = {"seed": 1, "acc": 90.0, "base_acc": 90.0, "base_len": 100.0}
+    return tuple({**row, "method": f"m{n}", "len": n} for n in lengths)
 
-    apart = plane.drawn(plane.rows(Material((), methods=methods(20.0, 60.0))))
-    assert apart.legends == []
-    close = plane.drawn(plane.rows(Material((), methods=methods(20.0, 20.5, 21.0))))
-    (legend,) = close.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["base", "m20.0", "m20.5", "m21.0"]
+
+def texts(axis) -> set[str]:
+    return {text.get_text() for text in axis.texts if text.get_text()[0] not in "+−"}
+
+
+def test_names_stand_beside_their_points():
+    figure = plane.drawn(plane.rows(Material((), methods=methods(20.0, 20.5, 60.0))))
+    (axis,) = figure.axes
+    assert figure.legends == [] and texts(axis) == {"base", "m20.0", "m20.5", "m60.0"}
+    figure.draw_without_rendering()
+    boxes = [t.get_window_extent() for t in axis.texts if t.get_text() in texts(axis)]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def test_a_crowd_is_enlarged():
+    crowd = [20.0 + 0.5 * i for i in range(8)]
+    figure = plane.drawn(plane.rows(Material((), methods=methods(*crowd, 60.0))))
+    whole, close = figure.axes
+    assert texts(whole) == {"base", "m60.0"} and texts(close) == {f"m{n}" for n in crowd}
+    assert close.get_xlim() == pytest.approx((20 - 0.525, 23.5 + 0.525))
+    assert figure.legends == []
+
+
+def test_the_largest_crowd_counts_and_three_are_none():
+    spots = {
+        name: (float(x), 1.0) for name, x in zip("abcdefg", (0, 1, 2, 3, 9, 10, 11), strict=True)
+    }
+    assert labels.crowd(spots, (1.0, 0.5)) == list("abcd")
+    assert labels.crowd({name: spots[name] for name in "abcefg"}, (1.0, 0.5)) == []
+    assert labels.crowd({**spots, "b": (1.0, 1.6)}, (1.0, 0.5)) == []  # too far up: it parts them
+
+
+def test_names_of_a_column_are_a_gap_apart_and_within():
+    assert labels.spaced([9.0, 5.0, 4.9], 1.0, 0.0, 10.0) == [9.0, 5.0, 4.0]
+    assert labels.spaced([0.2, 0.1, 0.0], 1.0, 0.0, 10.0) == [2.5, 1.5, 0.5]
+    assert labels.spaced([9.9, 9.8], 1.0, 0.0, 10.0) == [9.5, 8.5]
 
 
 def test_seeds_become_a_mean_and_a_range():
