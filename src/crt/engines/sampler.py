@@ -18,7 +18,7 @@ from crt.engines.cache import RoomyLayer
 from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
 from crt.errors import EngineError
 
-FEW = 64  # tokens among which the nucleus is looked for first
+FEW = (4, 64)  # tokens among which the nucleus is looked for first, then in the whole vocabulary
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -103,15 +103,19 @@ def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple
 def nucleus(probability: Tensor, top_p: float | Tensor) -> Tensor:
     """Zeroes all but the most likely tokens that together reach `top_p`.
 
-    Few nearly always do, so the whole vocabulary is put in order only for the rows that need it.
+    Few nearly always do, so more are put in order only for the rows that need it.
     """
     limit = torch.as_tensor(top_p, device=probability.device).expand(len(probability), 1)
-    ordered, index = probability.topk(min(FEW, probability.shape[-1]), dim=-1)
-    kept = torch.zeros_like(probability).scatter(-1, index, _until(ordered, limit))
-    short = (ordered.cumsum(-1)[:, -1:] < limit)[:, 0].nonzero()[:, 0]
-    if len(short):
-        ordered, index = probability[short].sort(dim=-1, descending=True)
-        kept[short] = torch.zeros_like(ordered).scatter(-1, index, _until(ordered, limit[short]))
+    kept, rows, left = torch.zeros_like(probability), None, probability
+    for few in (*FEW, probability.shape[-1]):
+        ordered, index = left.topk(min(few, left.shape[-1]), dim=-1)
+        found = torch.zeros_like(left).scatter(-1, index, _until(ordered, limit))
+        kept = found if rows is None else kept.index_copy(0, rows, found)
+        short = (ordered.cumsum(-1)[:, -1:] < limit)[:, 0].nonzero()[:, 0]
+        if len(short) == 0:
+            break
+        rows = short if rows is None else rows[short]
+        left, limit = probability[rows], limit[short]
     return kept
 
 
@@ -123,10 +127,10 @@ def _until(ordered: Tensor, limit: Tensor) -> Tensor:
 def draw(probability: Tensor, uniform: Tensor) -> Tensor:
     """The token under which each row's uniform number falls: one number a row and step suffices."""
     reached = probability.cumsum(-1)
-    threshold = uniform[:, None] * reached[:, -1:]
-    # The last index with any probability guards the rounding at the upper end.
-    last = probability.shape[-1] - 1 - probability.flip(-1).ne(0).int().argmax(-1)
-    return torch.searchsorted(reached, threshold, right=True)[:, 0].minimum(last)
+    total = reached[:, -1:]
+    # Below the total even after rounding, so that somebody is above it, whose probability is not 0.
+    threshold = (uniform[:, None] * total).minimum(total.nextafter(torch.zeros_like(total)))
+    return torch.searchsorted(reached, threshold, right=True)[:, 0]
 
 
 def uniforms(
