@@ -63,7 +63,7 @@ def _stages(method: Method, steps: int, tokens: int | None) -> list[str]:
             f"{_objective(method.shorten)} "
             f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
             f"steps, not before step {end.at_least}.",
-            f"Stage II, the rest, from the shortest feasible checkpoint: "
+            f"Stage II, the rest, from the shortest {method.start} checkpoint: "
             f"{_objective(method.refine)}",
         ]
     return [_objective(method)]

@@ -1,6 +1,6 @@
 import pytest
 
-from crt.core.feasible import Candidate, shortest_feasible
+from crt.core.feasible import Candidate, shortest_feasible, shortest_plausible
 
 
 def test_the_shortest_that_keeps_the_guard_not_the_last():
@@ -33,6 +33,16 @@ def test_if_none_keeps_it_the_shortest_that_is_not_surely_broken():
     broken = Candidate(30, 0.840, 40, -0.040, 0.019)
     assert shortest_feasible([early, short, broken]) == short
     assert not short.feasible
+
+
+def test_the_shortest_that_may_keep_it():
+    early = Candidate(10, 0.882, 89, 0.005, 0.013)
+    short = Candidate(36, 0.860, 54, -0.016, 0.019)
+    broken = Candidate(30, 0.840, 40, -0.040, 0.019)
+    assert shortest_plausible([early, short, broken]) == short
+    assert shortest_feasible([early, short, broken]) == early
+    assert early.plausible and not broken.plausible
+    assert shortest_plausible([broken]) == broken
 
 
 def test_nothing_to_choose_from():

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from trained import rows, same, train
@@ -15,7 +16,8 @@ from crt.core.feasible import EQUALLY_SHORT
 from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.train.choice import FINAL_DRAW, recommended
+from crt.train import stages
+from crt.train.choice import FINAL_DRAW, RULES, chosen, confirmed
 from crt.train.workshop import Workshop
 
 
@@ -125,9 +127,36 @@ def test_checkpoints_are_measured_at_the_temperature_of_use(tiny, tmp_path):
 def test_only_what_could_be_graded_can_be_chosen():
     graded = {"accuracy": 0.5, "tokens": 9.0, "margin": 0.0, "standard_error": 0.01}
     lost = dict.fromkeys(("accuracy", "tokens", "margin"))
-    assert recommended({2: lost, 4: graded}).step == 4
+    assert chosen({2: lost, 4: graded}, RULES["feasible"]).step == 4
     with pytest.raises(GradingError, match="none of 1 checkpoints could be graded"):
-        recommended({2: lost})
+        chosen({2: lost}, RULES["feasible"])
+
+
+def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasible(
+    tiny, tmp_path, monkeypatch
+):
+    def record(step, tokens, margin):
+        return {"step": step, "accuracy": 0.9, "tokens": tokens, "margin": margin,
+                "standard_error": 0.02}  # fmt: skip
+
+    settings = ["method.start=plausible", "validation.final_rollouts=0"]
+    made = Run.create(tmp_path / "run", load_recipe(tiny / "recipe.toml", settings))
+    known = {2: record(2, 90.0, 0.01), 4: record(4, 50.0, -0.015)}
+    monkeypatch.setattr(Run, "checkpoints", property(lambda _: known))
+    asked = []
+
+    def noted(run, workshop, floor, rule="feasible"):
+        best = confirmed(run, workshop, floor, rule)
+        asked.append((rule, best.step))
+        return best
+
+    monkeypatch.setattr(stages, "confirmed", noted)
+    monkeypatch.setattr(stages, "engine_of", lambda _: lambda *_: None)
+    monkeypatch.setattr(stages, "stage_of", MagicMock())
+    monkeypatch.setattr(stages, "against", MagicMock())
+    stages.train(made, MagicMock(), lambda _: None)
+    assert asked == [("plausible", 4), ("feasible", 2)]
+    assert made.progress["stage_two_from"] == 4 and made.progress["recommended"] == 2
 
 
 def test_config_says_everything(whole, tiny):

@@ -25,9 +25,9 @@ class Candidate:
         return self.margin >= -EDGE
 
     @property
-    def doubtful(self) -> bool:
-        """Not feasible, but by no more than the measurement's own noise."""
-        return not self.feasible and self.margin >= -self.standard_error
+    def plausible(self) -> bool:
+        """Feasible, or short of it by no more than the measurement's own noise."""
+        return self.feasible or self.margin >= -self.standard_error
 
 
 def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
@@ -46,17 +46,20 @@ def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
 
 
 def shortest_feasible(candidates: Sequence[Candidate]) -> Candidate:
-    """The shortest that keeps the guard.
+    """The shortest that keeps the guard; if none does, the shortest that may."""
+    feasible = [candidate for candidate in candidates if candidate.feasible]
+    return _shortest(feasible) if feasible else shortest_plausible(candidates)
 
-    If none does, the shortest that may: a long one whose figure is better by noise alone is no
-    better. If none may, the one that breaks it least.
+
+def shortest_plausible(candidates: Sequence[Candidate]) -> Candidate:
+    """The shortest that may keep the guard; if none may, the one that breaks it least.
+
+    A long one whose figure is better by noise alone is no better.
     """
     if not candidates:
         raise ValueError("There is no checkpoint to choose from.")
-    for some in ([c for c in candidates if c.feasible], [c for c in candidates if c.doubtful]):
-        if some:
-            return _shortest(some)
-    return max(candidates, key=lambda c: (c.margin, -c.step))
+    plausible = [candidate for candidate in candidates if candidate.plausible]
+    return _shortest(plausible) if plausible else max(candidates, key=lambda c: (c.margin, -c.step))
 
 
 def _shortest(candidates: Sequence[Candidate]) -> Candidate:

@@ -1,6 +1,7 @@
 """The methods a recipe can name: one table, one class each."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from crt.core.baselines import (
     ACPO,
@@ -19,6 +20,11 @@ from crt.core.baselines import (
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
 from crt.core.saturation import Saturation
 
+Start = Literal["feasible", "plausible"]
+"""What Stage II starts from: Stage I's shortest checkpoint that keeps the guard, or the shortest
+that may, within the noise of its measurement. Stage II raises accuracy, so what a start lacks can
+be made good; the length of a longer one stays."""
+
 
 @dataclass(frozen=True)
 class TwoStage:
@@ -27,6 +33,7 @@ class TwoStage:
     shorten: Shorten = field(default_factory=Shorten)
     refine: Refine = field(default_factory=Refine)
     saturation: Saturation = field(default_factory=Saturation)
+    start: Start = "feasible"
 
     def __post_init__(self) -> None:
         if self.saturation.latest >= 1:

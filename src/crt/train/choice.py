@@ -1,9 +1,11 @@
 """Which checkpoint a run hands over: the shortest feasible one, by a measurement of its own."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crt.core.batch import batch_of
-from crt.core.feasible import Candidate, candidates_of, shortest_feasible
+from crt.core.feasible import Candidate, candidates_of, shortest_feasible, shortest_plausible
+from crt.core.methods import Start
 from crt.errors import DataError, GradingError
 from crt.files import write_sealed
 from crt.run import RECORD, Run
@@ -13,24 +15,27 @@ from crt.train.workshop import Workshop
 
 FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
 
+Choose = Callable[[Sequence[Candidate]], Candidate]
+RULES: dict[Start, Choose] = {"feasible": shortest_feasible, "plausible": shortest_plausible}
 
-def confirmed(run: Run, workshop: Workshop, floor: Floor) -> Candidate:
+
+def confirmed(run: Run, workshop: Workshop, floor: Floor, rule: Start = "feasible") -> Candidate:
     """The shortest feasible checkpoint, measured again with `validation.final_rollouts`.
 
     The shortest of many that seem feasible is often one that was lucky. So the one in question is
     drawn anew and more finely; if it fails, the next is in question, a few times at most.
     """
-    settings = run.config.validation
+    settings, choose = run.config.validation, RULES[rule]
     if not settings.final_rollouts:
-        return recommended(run.checkpoints)
+        return chosen(run.checkpoints, choose)
     for _ in range(settings.finalists):
-        step = recommended(run.checkpoints).step
+        step = chosen(run.checkpoints, choose).step
         if run.checkpoints[step].get("final"):
             break
         if is_sound(run, workshop, step):
             measure_again(run, workshop, step, floor)
     final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
-    return recommended(final)
+    return chosen(final, choose)
 
 
 def is_sound(run: Run, workshop: Workshop, step: int) -> bool:
@@ -64,12 +69,12 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
     workshop.ranks.wait()
 
 
-def recommended(records: dict[int, dict[str, Any]]) -> Candidate:
-    """The shortest feasible checkpoint by these records, step → record."""
+def chosen(records: dict[int, dict[str, Any]], choose: Choose) -> Candidate:
+    """The checkpoint to choose by these records, step → record."""
     candidates = candidates_of(records)
     if not candidates:
         raise GradingError(
             f"none of {len(records)} checkpoints could be graded on the validation problems, so "
             "none can be chosen: look at the grader's settings and at the rollouts."
         )
-    return shortest_feasible(candidates)
+    return choose(candidates)

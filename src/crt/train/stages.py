@@ -25,7 +25,7 @@ def train(run: Run, workshop: Workshop, show: Show) -> None:
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
             fit(run, workshop, stage_of(run), reference, floor, show)
-            best = confirmed(run, workshop, floor)
+            best = confirmed(run, workshop, floor, run.config.method.start)
             run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
         reference = workshop.reference(workshop.load(stage_of(run).start))  # π_ref^(I)
     fit(run, workshop, stage_of(run), reference, floor, show)
