@@ -203,6 +203,10 @@ def test_draw_never_takes_what_has_no_probability():
     assert draw(probability, torch.tensor([0.0, 0.249, 0.25, 1.0])).tolist() == [1, 1, 3, 3]
 
 
+def test_draw_stays_in_the_vocabulary_when_the_model_is_broken():
+    assert draw(torch.full((1, 5), torch.nan), torch.tensor([0.5])).item() < 5
+
+
 def test_tokens_stream_in_order():
     model, seen = lively(), []
     [[said]] = sample(

@@ -130,7 +130,10 @@ def draw(probability: Tensor, uniform: Tensor) -> Tensor:
     total = reached[:, -1:]
     # Below the total even after rounding, so that somebody is above it, whose probability is not 0.
     threshold = (uniform[:, None] * total).minimum(total.nextafter(torch.zeros_like(total)))
-    return torch.searchsorted(reached, threshold, right=True)[:, 0]
+    found = torch.searchsorted(reached, threshold, right=True)[:, 0]
+    return found.clamp(
+        max=probability.shape[-1] - 1
+    )  # NaN is below nothing; the trainer reports it
 
 
 def uniforms(
