@@ -14,6 +14,7 @@ from crt.report.figures import (
     grid,
     labels,
     plane,
+    plane_rows,
     redundancy,
     stability,
     style,
@@ -28,25 +29,30 @@ from crt.report.sources import Material, gather
 
 def test_the_front_holds_who_nobody_beats():
     # (length, accuracy): the second is shorter and as right as the first, the third shortest
-    assert plane.pareto([(100, 90), (60, 90), (40, 80), (70, 85)]) == [False, True, True, False]
+    assert plane_rows.pareto([(100, 90), (60, 90), (40, 80), (70, 85)]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_equal_points_are_both_on_the_front():
-    assert plane.pareto([(50, 90), (50, 90)]) == [True, True]
+    assert plane_rows.pareto([(50, 90), (50, 90)]) == [True, True]
 
 
 @pytest.mark.parametrize("weights", [AES1, AES2])
 @pytest.mark.parametrize("score", [-0.5, 0.0, 0.4])
 def test_a_level_line_has_its_aes_everywhere(weights, score):
     lengths = [0.0, 30.0, 80.0, 120.0]
-    accuracies = plane.level_line(score, lengths, (100.0, 80.0), weights)
+    accuracies = plane_rows.level_line(score, lengths, (100.0, 80.0), weights)
     assert aes(accuracies, lengths, 80.0, 100.0, weights) == pytest.approx([score] * 4)
 
 
 def test_levels_need_a_base():
     row = {"len": 50.0, "acc": 90.0, "acc_low": None, "acc_high": None, "is_base": False}
-    assert plane.levels([row]) == []
-    assert {r["level"] for r in plane.levels([{**row, "is_base": True}])} >= {"+0.50", "−0.50"}
+    assert plane_rows.levels([row]) == []
+    assert {r["level"] for r in plane_rows.levels([{**row, "is_base": True}])} >= {"+0.50", "−0.50"}
 
 
 def test_seeds_that_agree_are_drawn():
@@ -221,12 +227,12 @@ def test_a_name_looks_the_same_with_and_without_the_base():
 def test_names_that_would_cover_each_other_are_left_to_hovering():
     point = {"is_base": False, "order": 0}
     rows = [{**point, "name": n, "curve": n, "lineup": n, "len": x, "acc": 90.0} for n, x in NEAR]
-    assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
+    assert [row["name"] for row in plane_rows.named(rows)] == ["a", "c"]
     # half a point apart is near where the intervals make the figure 20 points high
     rows[1] |= {"acc": 90.5, "acc_low": None, "acc_high": None}
-    assert [row["name"] for row in plane.named(rows)] == ["a", "b", "c"]
+    assert [row["name"] for row in plane_rows.named(rows)] == ["a", "b", "c"]
     rows[2] |= {"acc_low": 80.0, "acc_high": 100.0}
-    assert [row["name"] for row in plane.named(rows)] == ["a", "c"]
+    assert [row["name"] for row in plane_rows.named(rows)] == ["a", "c"]
 
 
 NEAR = (("a", 100.0), ("b", 103.0), ("c", 50.0))
