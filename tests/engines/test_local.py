@@ -18,10 +18,10 @@ from trl import GRPOConfig
 from crt.core.batch import Batch
 from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.core.signal import signal
-from crt.engines import logprobs
+from crt.engines import local, logprobs
 from crt.engines.local import CRTTrainer
 from crt.engines.logprobs import fits
-from crt.engines.padding import left_aligned, packed
+from crt.engines.padding import left_aligned, packed, said_once
 from crt.errors import ConfigError
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -273,6 +273,60 @@ def test_packed_rows_are_sorted_and_cut():
     assert large["completion_ids"].shape == (2, 8)
     assert small["completion_ids"][1].tolist() == batch["completion_ids"][3, :2].tolist()
     assert math.isclose(small["num_items_in_batch"], 13)
+
+
+def test_what_is_said_twice_is_trained_on_once_with_its_weight():
+    batch = {
+        "prompt_ids": torch.tensor([[5, 6]] * 4 + [[5, 7]]),
+        "completion_ids": torch.tensor([[3, 1], [4, 1], [3, 1], [3, 1], [3, 1]]),
+        "completion_mask": torch.ones(5, 2, dtype=torch.long),
+        "advantages": torch.tensor([0.5, -1.0, 0.5, 0.25, 0.5]),
+    }
+    once = said_once(batch)
+    # The third row is the first again; the fourth has another advantage, the fifth another prompt.
+    assert once["completion_mask"][:, 0].tolist() == [1, 1, 0, 1, 1]
+    assert once["tool_mask"].tolist() == [[2, 2], [1, 1], [0, 0], [1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_saying_it_once_changes_neither_weights_nor_figures(tmp_path, tokenizer, monkeypatch, beta):
+    tiny_model().save_pretrained(tmp_path / "reference")
+    runs, spared = [], []
+
+    def counting(batch):
+        merged = said_once(batch)
+        rows = [b["completion_mask"].any(1).sum() for b in (batch, merged)]
+        spared.append(int(rows[0] - rows[1]))
+        return merged
+
+    for merge in (counting, lambda batch: batch):
+        monkeypatch.setattr(local, "said_once", merge)
+        one = trainer(
+            tmp_path, tokenizer, AccuracyOnly(), steps=2, beta=beta,
+            max_completion_length=2, truncated_as="grade", num_generations=32,
+            gradient_accumulation_steps=1, per_device_train_batch_size=PROBLEMS * 32,
+        )  # fmt: skip
+        one.train()
+        weights = torch.cat([p.detach().flatten() for p in one.model.parameters()])
+        runs.append((weights, [row["entropy"] for row in one.state.log_history[:2]]))
+    assert sum(spared) > 0
+    (weights, entropy), (others, other_entropy) = runs
+    torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
+    assert entropy == pytest.approx(other_entropy, abs=1e-5)
+
+
+def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
+    """Half of the problems are solved by all: their micro-batch has no entropy, rather than 0."""
+    right = {f"p{i}" for i in range(0, 80, 2)}
+
+    def reward(completions, problem_id, **_):
+        return [float(k in right or "a" in c) for c, k in zip(completions, problem_id, strict=True)]
+
+    one = trainer(tmp_path, tokenizer, AccuracyOnly(), steps=1, reward=reward,
+                  per_device_train_batch_size=1,
+                  gradient_accumulation_steps=PROBLEMS * GROUP)  # fmt: skip
+    one.train()
+    assert one.state.log_history[0]["entropy"] > 2.0  # ln 13 is 2.56, and the model is indifferent
 
 
 @pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from crt.engines import sampler
-from crt.engines.sampler import Sample, choose, draw, nucleus, sample
+from crt.engines.sampler import Sample, parted, sample
 from crt.engines.shared_prompt import can_share
 from crt.errors import EngineError
 
@@ -101,14 +101,62 @@ def test_same_seed_same_rollouts_and_another_seed_others():
     assert sample(model, PROMPTS, 4, 20, [END], generator=seeded(2)) != first
 
 
-def test_rows_that_leave_change_nothing_for_the_others(monkeypatch):
-    model = lively()
-    dropping = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
-    nobody = torch.empty(0, dtype=torch.long)
-    monkeypatch.setattr(sampler, "compaction", lambda over: (nobody, nobody, len(over)))
-    staying = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
-    for few, all_rows in zip(flat(dropping), flat(staying), strict=True):
-        assert few.tokens == all_rows.tokens[: len(few.tokens)]
+def test_a_rollout_says_the_same_in_any_company():
+    model, room = lively(), 20
+    uniform = torch.rand(len(PROMPTS) * 8, room, generator=seeded())
+    together = flat(sample(model, PROMPTS, 8, room, [END], generator=seeded()))
+    for k, said in enumerate(together):
+        seen = list(PROMPTS[k // 8])
+        for at, token in enumerate(said.tokens):
+            with torch.no_grad():
+                reached = model(input_ids=torch.tensor([seen])).logits[0, -1].softmax(-1).cumsum(0)
+            assert token == int((reached <= uniform[k, at]).sum())
+            seen.append(token)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+def test_what_rollouts_have_in_common_is_computed_once(share, temperature):
+    model, rows = lively(), []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, given: rows.append(len(given["input_ids"])), with_kwargs=True
+    )
+    groups = sample(
+        model, PROMPTS, 8, 20, [END],
+        generator=seeded(), temperature=temperature, share_prompts=share,
+    )  # fmt: skip
+    hook.remove()
+    assert rows[0] == len(PROMPTS)
+    for at, count in enumerate(
+        rows[1:], 1
+    ):  # one row for each beginning that somebody goes on from
+        begun = {
+            (k, *said.tokens[:at])
+            for k, group in enumerate(groups)
+            for said in group
+            if len(said.tokens) > at
+        }
+        assert count == len(begun)
+    if temperature == 0:
+        assert max(rows) == len(PROMPTS)
+
+
+def test_rows_part_where_rollouts_do_and_stand_together():
+    # Five rollouts in rows 0, 0, 2, 2, 3 say 7, 8, 5, 5, 6: nobody goes on from row 1.
+    row, token = torch.tensor([0, 0, 2, 2, 3]), torch.tensor([7, 8, 5, 5, 6])
+    parting = parted(row, token)
+    assert parting.origin.tolist() == [0, 0, 2, 3]
+    assert parting.token.tolist() == [7, 8, 5, 6]
+    assert parting.row.tolist() == [0, 1, 2, 2, 3]
+    assert (parting.source.tolist(), parting.target.tolist()) == ([0], [1])
+
+
+def test_rows_from_the_end_take_the_places_of_those_that_are_over():
+    # Rollouts go on in rows 1, 3 and 4 only: rows 3 and 4 come to places 0 and 2.
+    parting = parted(torch.tensor([1, 3, 4]), torch.tensor([9, 9, 9]))
+    assert parting.origin.tolist() == [3, 1, 4]
+    assert parting.row.tolist() == [1, 0, 2]
+    assert (parting.source.tolist(), parting.target.tolist()) == ([3, 4], [0, 2])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -167,44 +215,6 @@ def test_greedy_takes_the_most_likely():
         with torch.no_grad():
             assert token == model(input_ids=torch.tensor([seen])).logits[0, -1].argmax()
         seen.append(token)
-
-
-def test_top_p_keeps_the_smallest_set_that_reaches_it():
-    probability = torch.tensor([[0.1, 0.5, 0.15, 0.25]])
-    # 0.5 + 0.25 reach 0.7, so 0.15 and 0.1 go
-    assert nucleus(probability, 0.7)[0].tolist() == pytest.approx([0.0, 0.5, 0.0, 0.25])
-    assert (nucleus(probability, 0.5) > 0).tolist() == [[False, True, False, False]]
-
-
-def test_top_p_in_a_large_vocabulary_with_sharp_and_flat_rows():
-    torch.manual_seed(0)
-    sharp, flat = torch.randn(3, 500) * 8, torch.randn(3, 500) / 8
-    probability = torch.cat([sharp, flat])[[0, 3, 1, 4, 2, 5]].softmax(-1)
-    for share in (0.5, 0.95, torch.linspace(0.3, 0.99, 6)[:, None]):
-        ordered, index = probability.sort(dim=-1, descending=True)
-        ordered[ordered.cumsum(-1) - ordered >= share] = 0
-        kept = nucleus(probability, share)
-        assert torch.equal(kept, torch.zeros_like(kept).scatter(-1, index, ordered))
-        alone = [nucleus(row[None], share if isinstance(share, float) else share[i : i + 1])
-                 for i, row in enumerate(probability)]  # fmt: skip
-        assert torch.equal(kept, torch.cat(alone))
-
-
-def test_top_p_logprobs_are_of_the_whole_distribution():
-    logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
-    token, logprob = choose(logits, torch.tensor([0.99]), 1.0, 0.4)
-    assert token.item() == 0  # only the first is left
-    assert logprob.exp().item() == pytest.approx(0.5)
-
-
-def test_draw_never_takes_what_has_no_probability():
-    probability = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0]]).expand(4, -1)
-    # 0 falls in the first that has any; 0.25 is where the second one begins
-    assert draw(probability, torch.tensor([0.0, 0.249, 0.25, 1.0])).tolist() == [1, 1, 3, 3]
-
-
-def test_draw_stays_in_the_vocabulary_when_the_model_is_broken():
-    assert draw(torch.full((1, 5), torch.nan), torch.tensor([0.5])).item() < 5
 
 
 def test_tokens_stream_in_order():

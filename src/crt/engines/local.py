@@ -19,7 +19,7 @@ from crt.core.objectives import Objective
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
 from crt.engines.logprobs import fits, logprobs_and_entropies
-from crt.engines.padding import left_aligned, packed, scored_by_length
+from crt.engines.padding import left_aligned, packed, said_once, scored_by_length
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -95,7 +95,7 @@ class CRTTrainer(GRPOTrainer):
         self._show(values.tolist())
         if self.on_step is not None:
             self.on_step(step)
-        return output
+        return said_once(output) if self._weights_tokens and "tool_mask" not in output else output
 
     def _decide(self) -> tuple[Array, Step]:
         """(P, G) advantages, 0 for problems left out; the same on every rank."""
@@ -164,6 +164,28 @@ class CRTTrainer(GRPOTrainer):
             batch_size or len(input_ids),
         )
         return logprobs, None, None
+
+    def _compute_loss(self, model: Any, inputs: Any) -> torch.Tensor:
+        """TRL's loss; masked rows alone have no entropy and no distance, rather than 0."""
+        loss = super()._compute_loss(model, inputs)
+        if self._training and not inputs["completion_mask"].any():
+            figures = self._metrics["train"]
+            for name in figures.keys() & {"entropy", "kl"}:
+                figures[name].pop()
+                if not figures[name]:
+                    del figures[name]
+        return loss
+
+    @property
+    def _weights_tokens(self) -> bool:
+        """Whether the loss is a sum over tokens, each with its weight, of this policy alone."""
+        return (
+            self.loss_type == "dapo"
+            and self.importance_sampling_level == "token"
+            and self.top_entropy_quantile == 1.0
+            and not self.use_vllm
+            and not self.off_policy
+        )
 
     @property
     def _training(self) -> bool:

@@ -29,6 +29,26 @@ def packed(batches: list[MicroBatch]) -> list[MicroBatch]:
     ]
 
 
+def said_once(batch: MicroBatch) -> MicroBatch:
+    """Equal responses of equal advantage once: its tokens weigh as often as it was said.
+
+    The others are masked. TRL multiplies `tool_mask` into the loss and its figures, and leaves it
+    out of attention: there the weights are.
+    """
+    sign = batch["advantages"].float().view(torch.int32)[:, None]  # its bits
+    said = [batch[name] for name in ("prompt_ids", "completion_ids", "completion_mask")]
+    _, which, count = torch.cat([*said, sign], 1).unique(
+        dim=0, return_inverse=True, return_counts=True
+    )
+    rows = torch.arange(len(which), device=which.device)
+    first = count.new_empty(len(count)).scatter_reduce(0, which, rows, "amin", include_self=False)
+    mask = batch["completion_mask"]
+    weight = mask.new_zeros(len(rows), 1)
+    weight[first, 0] = count.to(weight.dtype)
+    once = {"completion_mask": mask * (weight > 0), "tool_mask": weight.expand_as(mask).clone()}
+    return batch | once
+
+
 def _cost(batch: MicroBatch) -> Tensor:
     """Tokens a row needs; none if its completion is masked."""
     completion = batch["completion_mask"].sum(1)

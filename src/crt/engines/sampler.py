@@ -1,8 +1,9 @@
 """Fast batched sampling for any causal LM: its own forward, a preallocated cache, no idle rows.
 
-A prompt is read once for all of its rollouts, and a finished rollout leaves the batch. Every
-rollout has its own stream of uniform numbers, drawn beforehand, so what it says depends on the
-seed alone and not on when the others finish.
+Rollouts that have said the same so far are one row of the batch: a prompt is read once for its
+group, rows part where their rollouts do, and what is finished leaves. Every rollout has its own
+stream of uniform numbers, drawn beforehand, so what it says depends on the seed alone and not on
+whom it shares a row with or when the others finish.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +16,10 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from crt.engines.cache import RoomyLayer
+from crt.engines.drawing import choose, uniforms
 from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
 from crt.errors import EngineError
 
-FEW = (4, 64)  # tokens among which the nucleus is looked for first, then in the whole vocabulary
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -35,31 +36,27 @@ class Sample:
 
 
 class PreallocatedLayer(RoomyLayer):
-    """Of all rollouts, each with its own copy of the prompt."""
+    """Of all rows, each with its own copy of the prompt."""
 
-    def __init__(self, rows: int, copies: int, room: int) -> None:
+    def __init__(self, rows: int, room: int) -> None:
         super().__init__(rows, room)
-        self.copies, self.used = copies, 0
+        self.used = 0
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores new keys and values; the prompt's are copied to each of its rollouts."""
+        """Stores new keys and values, and returns all there are."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         keys, values = self.stored()
         rows, start, end = key_states.shape[0], self.used, self.used + key_states.shape[2]
         self.used = end
-        if start == 0:
-            keys[:, :, :end] = key_states.repeat_interleave(self.copies, 0)
-            values[:, :, :end] = value_states.repeat_interleave(self.copies, 0)
-            return key_states, value_states
         keys[:rows, :, start:end] = key_states
         values[:rows, :, start:end] = value_states
         return keys[:rows, :, :end], values[:rows, :, :end]
 
-    def move(self, source: Tensor, target: Tensor, stay: int) -> None:
-        """Fills the places of finished rows with rows from the end that go on."""
+    def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
+        """Copies rows to where their rollouts go on."""
         self.copy_rows(source, target, self.used)
 
     def get_seq_length(self) -> int:
@@ -86,7 +83,7 @@ def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, sha
     rows, count = len(mask) * copies, config.num_hidden_layers
     if share and can_share(model):
         return [SharedPromptLayer(rows, room, mask) for _ in range(count)]
-    return [PreallocatedLayer(rows, copies, mask.shape[1] + room) for _ in range(count)]
+    return [PreallocatedLayer(rows, mask.shape[1] + room) for _ in range(count)]
 
 
 def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -98,52 +95,6 @@ def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple
         ids[row, longest - len(prompt) :] = torch.tensor(prompt)
         mask[row, longest - len(prompt) :] = 1
     return ids.to(device), mask.to(device)
-
-
-def nucleus(probability: Tensor, top_p: float | Tensor) -> Tensor:
-    """Zeroes all but the most likely tokens that together reach `top_p`.
-
-    Few nearly always do, so more are put in order only for the rows that need it.
-    """
-    limit = torch.as_tensor(top_p, device=probability.device).expand(len(probability), 1)
-    kept, rows, left = torch.zeros_like(probability), None, probability
-    for few in (*FEW, probability.shape[-1]):
-        ordered, index = left.topk(min(few, left.shape[-1]), dim=-1)
-        found = torch.zeros_like(left).scatter(-1, index, _until(ordered, limit))
-        kept = found if rows is None else kept.index_copy(0, rows, found)
-        short = (ordered.cumsum(-1)[:, -1:] < limit)[:, 0].nonzero()[:, 0]
-        if len(short) == 0:
-            break
-        rows = short if rows is None else rows[short]
-        left, limit = probability[rows], limit[short]
-    return kept
-
-
-def _until(ordered: Tensor, limit: Tensor) -> Tensor:
-    """The first ones up to that which reaches the limit; the others are 0."""
-    return ordered.masked_fill(ordered.cumsum(-1) - ordered >= limit, 0.0)
-
-
-def draw(probability: Tensor, uniform: Tensor) -> Tensor:
-    """The token under which each row's uniform number falls: one number a row and step suffices."""
-    reached = probability.cumsum(-1)
-    total = reached[:, -1:]
-    # Below the total even after rounding, so that somebody is above it, whose probability is not 0.
-    threshold = (uniform[:, None] * total).minimum(total.nextafter(torch.zeros_like(total)))
-    found = torch.searchsorted(reached, threshold, right=True)[:, 0]
-    return found.clamp(
-        max=probability.shape[-1] - 1
-    )  # NaN is below nothing; the trainer reports it
-
-
-def uniforms(
-    generator: torch.Generator | Sequence[torch.Generator], rows: int, room: int
-) -> Tensor:
-    """(rows, room) numbers in [0, 1); a prompt's own generator draws for all of its rollouts."""
-    if isinstance(generator, torch.Generator):
-        return torch.rand(rows, room, generator=generator)
-    copies = rows // len(generator)
-    return torch.cat([torch.rand(copies, room, generator=each) for each in generator])
 
 
 def check(prompts: Sequence[Sequence[int]], copies: int, max_new_tokens: int) -> None:
@@ -186,31 +137,57 @@ class Spoken:
 
 
 class Live:
-    """The rows of the batch: which rollout each carries, where it is, what it may look at."""
+    """The rollouts that go on, and the rows of the batch that they share while they agree."""
 
     def __init__(self, mask: Tensor, copies: int, room: int) -> None:
-        mask = mask.repeat_interleave(copies, 0)
-        self.rollout = torch.arange(len(mask), device=mask.device)
-        self.position = mask.sum(1, keepdim=True) - 1
+        self.rollout = torch.arange(len(mask) * copies, device=mask.device)
+        self.row = self.rollout // copies  # of each rollout
+        self.position = mask.sum(1, keepdim=True) - 1  # of each row
         self.seen = torch.cat([mask, mask.new_ones(len(mask), room)], 1)
 
-    def without(self, over: Tensor, token: Tensor, layers: Layers) -> Tensor:
-        """Lets finished rows leave and the others move on; returns what those said last."""
-        source, target, stay = compaction(over)
-        if stay < len(over):
+    def after(self, token: Tensor, over: Tensor, layers: Layers) -> Tensor:
+        """Finished rollouts leave, rows part where rollouts do; returns what each row said."""
+        going = ~over
+        self.rollout = self.rollout[going]
+        parting = parted(self.row[going], token[going])
+        self.row = parting.row
+        if len(parting.source) or len(parting.origin) < len(self.position):
+            speaker = parting.origin.new_empty(len(parting.origin))
+            speaker = speaker.scatter_reduce(0, self.row, self.rollout, "amin", include_self=False)
             for layer in layers:
-                layer.move(source, target, stay)
-            for kept in (self.rollout, self.position, self.seen, token):
-                kept[target] = kept[source]
-        self.rollout, self.seen = self.rollout[:stay], self.seen[:stay]
-        self.position = self.position[:stay] + 1
-        return token[:stay]
+                layer.move(parting.source, parting.target, speaker)
+            self.position, self.seen = self.position[parting.origin], self.seen[parting.origin]
+        self.position = self.position + 1
+        return parting.token
 
 
-def compaction(over: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Which rows from the end take the places of finished ones, those places, how many stay."""
-    stay = int((~over).sum())
-    return (~over[stay:]).nonzero()[:, 0] + stay, over[:stay].nonzero()[:, 0], stay
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Rows after a token: `origin` is the row each continues, `token` what was said in it."""
+
+    origin: Tensor
+    token: Tensor
+    row: Tensor  # of each rollout
+    source: Tensor  # rows to copy, and where to: those at `target` are needed no more
+    target: Tensor
+
+
+def parted(row: Tensor, token: Tensor) -> Parting:
+    """Of rollouts in rows that say tokens; the rows that are left stand together at the front.
+
+    The first to go on from a row has its place, unless that is beyond the last; the others take
+    places that nobody goes on from.
+    """
+    said, which = ((row << 32) + token).unique(return_inverse=True)
+    origin, token = said >> 32, said & 0xFFFFFFFF
+    stays = origin < len(origin)
+    stays[1:] &= origin[1:] != origin[:-1]
+    free = torch.ones_like(stays)
+    free[origin[stays]] = False
+    place = origin.clone()
+    place[~stays] = free.nonzero()[:, 0]
+    back = place.argsort()
+    return Parting(origin[back], token[back], place[which], origin[~stays], place[~stays])
 
 
 @torch.inference_mode()
@@ -244,18 +221,19 @@ def sample(
     spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies, max_new_tokens)
 
     position = (mask.cumsum(1) - 1).clamp(min=0)
-    logits = forward(model, ids, mask, position, cache).repeat_interleave(copies, 0)
+    logits = forward(model, ids, mask, position, cache)
     with sharing(model, layers):
         for at in range(max_new_tokens):
-            token, logprob = choose(logits, uniform[live.rollout, at], temperature, top_p)
+            drawn = uniform[live.rollout, at]
+            token, logprob = choose(logits, live.row, drawn, temperature, top_p)
             over = torch.isin(token, stops)
             spoken.add(live.rollout, at, token, logprob, over)
             if on_token is not None:
                 for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
                     on_token(rollout, value)
-            token = live.without(over, token, layers)
-            if len(token) == 0 or at == max_new_tokens - 1:
+            if at == max_new_tokens - 1 or over.all():
                 break
+            token = live.after(token, over, layers)
             seen = live.seen[:, : width + at + 1]
             logits = forward(model, token[:, None], seen, live.position, cache)
     return spoken.samples(copies)
@@ -274,16 +252,3 @@ def forward(
         logits_to_keep=1,
     )
     return result.logits[:, -1].float()
-
-
-def choose(
-    logits: Tensor, uniform: Tensor, temperature: float, top_p: float
-) -> tuple[Tensor, Tensor]:
-    """One token a row and its log-probability."""
-    logprobs = torch.log_softmax(logits / (temperature or 1.0), -1)
-    if temperature == 0:
-        token = logprobs.argmax(-1)
-    else:
-        probability = logprobs.exp()
-        token = draw(probability if top_p >= 1 else nucleus(probability, top_p), uniform)
-    return token, logprobs.gather(1, token[:, None])[:, 0]

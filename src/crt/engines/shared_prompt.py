@@ -31,7 +31,7 @@ class SharedPromptLayer(RoomyLayer):
         self.used, self.copies = 0, rows // len(mask)
         self.seen = torch.zeros(mask.shape, device=mask.device)
         self.seen.masked_fill_(mask == 0, -torch.inf)
-        self.live = torch.arange(rows, device=mask.device)
+        self.place = torch.arange(0, rows, self.copies, device=mask.device)  # of each row
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -47,11 +47,10 @@ class SharedPromptLayer(RoomyLayer):
         values[:rows, :, self.used - 1] = value_states[:, :, 0]
         return keys[:rows, :, : self.used], values[:rows, :, : self.used]
 
-    def move(self, source: Tensor, target: Tensor, stay: int) -> None:
-        """Fills the places of finished rows with rows from the end that go on."""
+    def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
+        """Copies rows to where their rollouts go on; `speaker` is one rollout of each row."""
         self.copy_rows(source, target, self.used)
-        self.live[target] = self.live[source]
-        self.live = self.live[:stay]
+        self.place = speaker
 
     def get_seq_length(self) -> int:
         """Positions filled so far, the prompt's with its padding."""
@@ -66,23 +65,23 @@ class SharedPromptLayer(RoomyLayer):
         return self.seen.shape[1] + self.room
 
     def to_prompt(self, query: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
-        """Attention of the live rows to their prompts, and the logarithm of its weight.
+        """Attention of the rows to their prompts, and the logarithm of its weight.
 
-        Queries stand where their rollouts stood at the start, groups whole; for those that are over
-        nobody reads what comes out.
+        Queries stand in the place of one of their rollouts, groups whole; of the places that are
+        empty nobody reads what comes out.
         """
         keys, values = self.prompt
         _, heads, share, size = query.shape
         prompts, width = self.seen.shape
         asked = query.new_zeros(self.rows, heads, share, size)
-        asked[self.live] = query
+        asked[self.place] = query
         asked = asked.view(prompts, self.copies, heads, share, size).transpose(1, 2)
         asked = asked.reshape(prompts, heads, self.copies * share, size)
         seen = self.seen.to(query.dtype)[:, None, None].expand(-1, 1, asked.shape[2], width)
         found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
         found = found.view(prompts, heads, self.copies, share, -1).transpose(1, 2)
         weight = weight.reshape(prompts, heads, self.copies, share).transpose(1, 2)
-        return found.flatten(0, 1)[self.live], weight.flatten(0, 1)[self.live]
+        return found.flatten(0, 1)[self.place], weight.flatten(0, 1)[self.place]
 
 
 _layers: ContextVar[Sequence[Any]] = ContextVar("layers")

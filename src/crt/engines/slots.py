@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from crt.engines.cache import RoomyLayer
-from crt.engines.sampler import draw, forward, left_padded, nucleus
+from crt.engines.drawing import draw, nucleus
+from crt.engines.sampler import forward, left_padded
 from crt.errors import EngineError
 
 Stop = Literal["eos", "length"]
