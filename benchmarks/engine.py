@@ -28,12 +28,13 @@ from crt.tasks.prompts import prepare, render
 
 CAP = 256
 TILE = 32768  # columns of TRL's tiles
-UPDATES = {  # rows at once, at the left edge, denormals flushed, whole logits
-    "padded at both ends, logits in TRL's tiles, 64 rows at once": (64, False, False, False),
-    "the same, 16 rows at once": (16, False, False, False),
-    "at the left edge, without a mask": (16, True, False, False),
-    "and denormal numbers flushed": (16, True, True, False),
-    "and whole logits": (16, True, True, True),
+UPDATES = {  # rows at once, at the left edge, denormals flushed, logits
+    "padded at both ends, logits in TRL's tiles, 64 rows at once": (64, False, False, "tiles"),
+    "the same, 16 rows at once": (16, False, False, "tiles"),
+    "at the left edge, without a mask": (16, True, False, "tiles"),
+    "and denormal numbers flushed": (16, True, True, "tiles"),
+    "and whole logits": (16, True, True, "whole"),
+    "and what responses have in common once": (16, True, True, "tree"),
 }
 
 
@@ -44,8 +45,13 @@ def main() -> None:
     bench = Bench(args.problems, args.group)
     sampler = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
     work: dict[str, Callable[[], object]] = {
-        f"sampler, {sampler}, every rollout its own prompt": lambda: bench.sampled(False),
-        f"sampler, {sampler}, the prompt once for its group": lambda: bench.sampled(True),
+        f"sampler, {sampler}, every rollout a row, its prompt in it": bench.sampled_apart,
+        f"sampler, {sampler}, what rollouts have in common in one row": lambda: bench.sampled(
+            False
+        ),
+        f"sampler, {sampler}, and the prompt's keys once for its group": lambda: bench.sampled(
+            True
+        ),
     }
     for name, how in UPDATES.items():
         work[f"update, {name}"] = lambda how=how: bench.update(*how)
@@ -91,31 +97,42 @@ class Bench:
             share_prompts=share,
         )  # fmt: skip
 
-    def update(self, rows: int, aligned: bool, flushed: bool, whole: bool) -> None:
-        """The gradient of all responses' log-probability, in micro-batches of like length."""
-        said = in_whole if whole else in_tiles
+    def sampled_apart(self) -> object:
+        """As many rollouts, none of which shares a row with another."""
+        self.model.eval()
+        prompts = [prompt for prompt in self.prompts for _ in range(self.group)]
+        stream = torch.Generator().manual_seed(0)
+        return sample(
+            self.model, prompts, 1, CAP, self.ends, generator=stream, share_prompts=False
+        )  # fmt: skip
+
+    def update(self, rows: int, aligned: bool, flushed: bool, logits: str) -> None:
+        """The gradient of all responses' log-probability, in micro-batches of rows alike."""
+        said = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree}[logits]
         self.model.train()
         self.model.zero_grad()
         with denormals_flushed() if flushed else nullcontext():
-            for ids, mask, width in self.batches(rows):
+            for ids, mask, width in self.batches(rows, alike=logits == "tree"):
+                length = mask.sum(1)
                 if aligned:
                     left = left_aligned(ids, mask, width)
-                    found = left.completions(said(self.model, left.ids, None, left.kept))
+                    found = left.completions(said(self.model, left.ids, None, length, left.kept))
                 else:
-                    found = said(self.model, ids, mask, width)
+                    found = said(self.model, ids, mask, length, width)
                 (found * mask[:, -width:]).sum().backward()
 
-    def batches(self, rows: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    def batches(self, rows: int, alike: bool) -> Iterator[tuple[Tensor, Tensor, int]]:
         """Ids, mask and width of the completions: prompts padded left, completions right."""
-        for first in range(0, len(self.rollouts), rows):
-            some = self.rollouts[first : first + rows]
+        rollouts = sorted(self.rollouts) if alike else self.rollouts
+        for first in range(0, len(rollouts), rows):
+            some = rollouts[first : first + rows]
             prompts, seen = left_padded([prompt for prompt, _ in some], torch.device("cpu"))
             said, told = left_padded([tokens[::-1] for _, tokens in some], torch.device("cpu"))
             ids, mask = torch.cat([prompts, said.flip(1)], 1), torch.cat([seen, told.flip(1)], 1)
             yield ids, mask, said.shape[1]
 
 
-def in_tiles(model: Any, ids: Tensor, mask: Tensor | None, kept: int) -> Tensor:
+def in_tiles(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept: int) -> Tensor:
     """Log-probabilities of the last tokens as TRL has them on a CPU, entropies beside them."""
     hidden = model.model(ids, attention_mask=mask, use_cache=False).last_hidden_state[:, :-1]
     found, *_ = ChunkedLogProbFunction.apply(
@@ -125,9 +142,15 @@ def in_tiles(model: Any, ids: Tensor, mask: Tensor | None, kept: int) -> Tensor:
     return found.view(len(ids), -1)[:, -kept:]
 
 
-def in_whole(model: Any, ids: Tensor, mask: Tensor | None, kept: int) -> Tensor:
+def in_whole(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept: int) -> Tensor:
+    """The same of rows one by one, entropies left out."""
+    logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1]
+    return logits.log_softmax(-1).gather(-1, ids[:, -kept:, None])[..., 0]
+
+
+def in_tree(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept: int) -> Tensor:
     """The same as our trainer has them."""
-    return logprobs_and_entropies(model, ids, kept, 1.0)[0]
+    return logprobs_and_entropies(model, ids, length, kept, 1.0)[0]
 
 
 if __name__ == "__main__":

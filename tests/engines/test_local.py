@@ -266,7 +266,7 @@ def test_packed_rows_are_sorted_and_cut():
         {k: v[:2] if v.ndim else v for k, v in batch.items()},
         {k: v[2:] if v.ndim else v for k, v in batch.items()},
     ]
-    small, large = packed(halves)
+    small, large = packed(halves, alike=False)
     assert small["advantages"].tolist() == [3.0, 4.0]  # the masked row first, then the shortest
     assert small["completion_ids"].shape == (2, 2) and small["prompt_ids"].shape == (2, 3)
     assert large["advantages"].tolist() == [2.0, 1.0]
@@ -340,7 +340,7 @@ def test_a_batch_without_completions_costs_next_to_nothing(
         "completion_ids": torch.full((3, 9), 5),
         "completion_mask": torch.zeros(3, 9, dtype=torch.long),
     }
-    (cut,) = packed([batch])
+    (cut,) = packed([batch], alike=True)
     assert cut["prompt_ids"].shape == (3, 1) and cut["completion_ids"].shape == (3, 2)
     made = trainer(tmp_path, tokenizer, AccuracyOnly())
     ids = torch.cat([cut["prompt_ids"], cut["completion_ids"]], 1)
@@ -353,9 +353,13 @@ def test_a_batch_without_completions_costs_next_to_nothing(
     assert all(p.grad is None or not p.grad.any() for p in made.model.parameters())
 
 
-def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer, monkeypatch, shared):
     # Prompts of 1 to 3 tokens padded to 4, completions of 1 to 5 padded to 6: the log-probabilities
     # are those of the padded pass, and fewer positions are computed.
+    if not shared:
+        monkeypatch.setattr(local, "shares", lambda model: False)
+        monkeypatch.setattr(logprobs, "shares", lambda model: False)
     made = trainer(tmp_path, tokenizer, AccuracyOnly(), reference(0.5))
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, len(WORDS), (6, 10), generator=generator)
@@ -375,8 +379,9 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     hook.remove()
     inside = mask[:, 4:].bool()
     assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
-    # Sorted by length, in twos: 2 and 4 tokens, 4 and 6, 6 and 6.
-    assert spared == 2 * (4 + 6 + 6) and sum(computed) - spared == 60
+    # Node by node there is no padding; else sorted by length, in twos: 2 and 4 tokens, 4 and 6, …
+    assert spared == (int(mask.sum()) if shared else 2 * (4 + 6 + 6))
+    assert sum(computed) - spared == 60
 
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["whole", "lora"])

@@ -4,69 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from small import END, WORDS, gpt2, lively, llama, qwen, seeded, sliding
+from transformers import PreTrainedModel
 
 from crt.engines import sampler
+from crt.engines.attention import is_plain
 from crt.engines.sampler import Sample, parted, sample
-from crt.engines.shared_prompt import can_share
 from crt.errors import EngineError
 
-WORDS, END = 12, 1
-SHAPE = {
-    "vocab_size": WORDS,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "eos_token_id": END,
-}
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
-
-
-def qwen() -> PreTrainedModel:
-    return Qwen2ForCausalLM(Qwen2Config(**SHAPE))
-
-
-def sliding() -> PreTrainedModel:
-    """Layers that see three positions back: the model's own mask has to do it."""
-    return Qwen2ForCausalLM(
-        Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=3, max_window_layers=1)
-    )
-
-
-def llama() -> PreTrainedModel:
-    return LlamaForCausalLM(LlamaConfig(**SHAPE))
-
-
-def gpt2() -> PreTrainedModel:
-    return GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4))
-
-
 MAKERS = [qwen, sliding, llama, gpt2]
-
-
-def lively(maker=qwen) -> PreTrainedModel:
-    """An untrained model with weights large enough that it is far from indifferent."""
-    torch.manual_seed(0)
-    model = maker().eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim == 2:
-                weight.mul_(8)
-    return model
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def flat(groups: list[list[Sample]]) -> list[Sample]:
@@ -162,7 +109,7 @@ def test_rows_from_the_end_take_the_places_of_those_that_are_over():
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_shared_prompt_changes_nothing(maker):
     model = lively(maker)
-    assert can_share(model) == (maker is not sliding)
+    assert is_plain(model) == (maker is not sliding)
     apart = sample(model, PROMPTS, 8, 20, [END], generator=seeded(), share_prompts=False)
     shared = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
     assert model.config._attn_implementation == "sdpa"  # as it was

@@ -18,8 +18,8 @@ from crt.core.batch import Array, Batch, TruncatedAs
 from crt.core.objectives import Objective
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
-from crt.engines.logprobs import fits, logprobs_and_entropies
-from crt.engines.padding import left_aligned, packed, said_once, scored_by_length
+from crt.engines.logprobs import fits, logprobs_and_entropies, shares
+from crt.engines.padding import left_aligned, packed, said_once, scored_in_parts
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -118,12 +118,12 @@ class CRTTrainer(GRPOTrainer):
             return super().training_step(*args, **kwargs)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        """TRL's micro-batches, regrouped by length without the padding; the loss is the same."""
+        """TRL's micro-batches, regrouped without the padding; the loss is the same."""
         before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
         if not self._training or self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = packed(self._buffered_inputs)
+        self._buffered_inputs = packed(self._buffered_inputs, shares(self.model))
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _get_per_token_logps_and_entropies(
@@ -146,7 +146,9 @@ class CRTTrainer(GRPOTrainer):
             rows = left_aligned(ids, mask, width)
             if fits(self.accelerator.unwrap_model(model), len(ids) * (rows.kept + 1)):
                 with self.accelerator.autocast():
-                    found = logprobs_and_entropies(model, rows.ids, rows.kept, self.temperature)
+                    found = logprobs_and_entropies(
+                        model, rows.ids, mask.sum(1), rows.kept, self.temperature
+                    )
             else:
                 # Said to be whole, so that attention is causal: nobody looks at what pads them.
                 ones = torch.ones_like(rows.ids)
@@ -156,12 +158,13 @@ class CRTTrainer(GRPOTrainer):
         if torch.is_grad_enabled():
             found = score(input_ids, attention_mask, logits_to_keep)
             return found[0], found[1] if compute_entropy else None, None
-        logprobs = scored_by_length(
+        logprobs = scored_in_parts(
             lambda *rows: score(*rows)[0],
             input_ids,
             attention_mask,
             logits_to_keep,
             batch_size or len(input_ids),
+            shares(self.accelerator.unwrap_model(model)),
         )
         return logprobs, None, None
 

@@ -1,8 +1,9 @@
-"""How likely a model finds what was said, from whole logits: faster on a CPU than in tiles.
+"""How likely a model finds what was said, on a CPU: faster there than TRL's way.
 
 TRL projects to the vocabulary in tiles of 32,768 columns, first forwards and then once more
 backwards, prompts included. That keeps a GPU's memory small; a small vocabulary's logits are then
-spread over one such row for each token, out of reach of a CPU's caches.
+spread over one such row for each token, out of reach of a CPU's caches. Here they are whole, and
+what responses have in common is computed once.
 """
 
 import inspect
@@ -11,29 +12,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crt.engines.attention import inside, is_plain
+from crt.engines.tree import logits_before
+
 FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms and gradients
 
 
 def fits(model: Any, positions: int) -> bool:
     """Whether whole logits of so many positions are the better way."""
-    inside = model.get_base_model() if hasattr(model, "get_base_model") else model  # of LoRA
-    vocabulary = inside.config.get_text_config(decoder=True).vocab_size
+    model = inside(model)
+    vocabulary = model.config.get_text_config(decoder=True).vocab_size
     return (
-        inside.device.type == "cpu"
+        model.device.type == "cpu"
         and positions * vocabulary <= FEW_LOGITS
-        and "logits_to_keep" in inspect.signature(inside.forward).parameters
+        and "logits_to_keep" in inspect.signature(model.forward).parameters
     )
 
 
-def logprobs_and_entropies(
-    model: Any, ids: Tensor, kept: int, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """(rows, kept) log-probabilities of the last tokens of each row; entropies without gradient.
+def shares(model: Any) -> bool:
+    """Whether what rows have in common is computed once."""
+    model = inside(model)
+    return is_plain(model) and not getattr(model, "is_gradient_checkpointing", False)
 
-    Rows begin at the left edge, so attention is plainly causal.
+
+def logprobs_and_entropies(
+    model: Any, ids: Tensor, length: Tensor, kept: int, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """(rows, kept) log-probabilities of the last columns' tokens; entropies without gradient.
+
+    Rows begin at the left edge, so attention is plainly causal; behind the end of a row they are
+    of no meaning.
     """
-    logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1].float()
+    said = ids[:, -kept:]
+    if shares(model):
+        logits, which = logits_before(model, ids, length, kept)
+    else:
+        logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1]
+        which = torch.arange(said.numel(), device=ids.device).view(said.shape)
+        logits = logits.flatten(0, 1)
+    logits = logits.float()
     logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(-1)
     with torch.no_grad():
         entropies = -(logprobs.exp() * logprobs).sum(-1)
-    return logprobs.gather(-1, ids[:, -kept:, None])[..., 0], entropies
+    return logprobs[which, said], entropies[which]

@@ -10,18 +10,24 @@ from torch import Tensor
 MicroBatch = dict[str, Any]
 
 
-def packed(batches: list[MicroBatch]) -> list[MicroBatch]:
-    """The same rows, sorted by length and cut to width; a row without a mask costs next to nothing.
+def packed(batches: list[MicroBatch], alike: bool) -> list[MicroBatch]:
+    """The same rows in another order, cut to width; what is masked costs next to nothing.
 
-    Sums over the whole batch, which the token-mean loss is made of, do not change. Batches with
-    images are left as they are.
+    Rows of like length come together, or rows that begin `alike`. Sums over the whole batch, which
+    the token-mean loss is made of, do not change. Batches with images are left as they are.
     """
     if any(name in batches[0] for name in ("pixel_values", "num_images")):
         return batches
     rows = len(batches[0]["completion_ids"])
     split = [k for k, v in batches[0].items() if isinstance(v, Tensor) and v.shape[:1] == (rows,)]
     joined = {name: torch.cat([batch[name] for batch in batches]) for name in split}
-    order = _cost(joined).argsort(stable=True)
+    cost = _cost(joined)
+    if alike:
+        said = torch.cat([joined["prompt_ids"], joined["completion_ids"]], 1)
+        rank = said.unique(dim=0, return_inverse=True)[1].masked_fill(cost == 0, -1)
+        order = rank.argsort(stable=True)
+    else:
+        order = cost.argsort(stable=True)
     pieces = {name: value[order].chunk(len(batches)) for name, value in joined.items()}
     return [
         trimmed({**batch, **{name: pieces[name][i] for name in split}})
@@ -98,15 +104,19 @@ def left_aligned(ids: Tensor, mask: Tensor, completion_width: int) -> LeftAligne
     )
 
 
-def scored_by_length(
+def scored_in_parts(
     score: Callable[[Tensor, Tensor, int], Tensor],
     ids: Tensor,
     mask: Tensor,
     completion_width: int,
     rows_at_once: int,
+    alike: bool,
 ) -> Tensor:
-    """What `score(ids, mask, completion width)` says of completions, in chunks of like length."""
-    order = mask.sum(1).argsort(stable=True)
+    """What `score(ids, mask, completion width)` says of completions, a few rows at once.
+
+    Rows of like length, or as they come if neighbours begin `alike`.
+    """
+    order = torch.arange(len(ids)) if alike else mask.sum(1).argsort(stable=True)
     found = torch.zeros(len(ids), completion_width, device=ids.device)
     for rows in order.split(rows_at_once):
         found[rows] = score(ids[rows], mask[rows], completion_width)

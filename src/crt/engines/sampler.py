@@ -15,9 +15,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from crt.engines.attention import is_plain
 from crt.engines.cache import RoomyLayer
 from crt.engines.drawing import choose, uniforms
-from crt.engines.shared_prompt import SharedPromptLayer, can_share, sharing
+from crt.engines.shared_prompt import SharedPromptLayer, sharing
 from crt.errors import EngineError
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -81,7 +82,7 @@ def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, sha
             "sampler cannot cache. Generate with the model's own `generate` or with vLLM."
         )
     rows, count = len(mask) * copies, config.num_hidden_layers
-    if share and can_share(model):
+    if share and is_plain(model):
         return [SharedPromptLayer(rows, room, mask) for _ in range(count)]
     return [PreallocatedLayer(rows, mask.shape[1] + room) for _ in range(count)]
 

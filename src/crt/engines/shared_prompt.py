@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from crt.engines.attention import replaced
 from crt.engines.cache import RoomyLayer
 
 NAME = "crt_shared_prompt"
@@ -111,31 +112,15 @@ def attend(
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
 
 
-def can_share(model: PreTrainedModel) -> bool:
-    """On a CPU, for models whose attention is transformers' own and sees all of the past."""
-    config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    window = getattr(config, "sliding_window", None) if not hasattr(config, "layer_types") else None
-    return (
-        model.device.type == "cpu"
-        and config._attn_implementation == "sdpa"
-        and bool(getattr(model, "_supports_attention_backend", False))
-        and kinds == {"full_attention"}
-        and window is None
-    )
-
-
 @contextmanager
 def sharing(model: PreTrainedModel, layers: Sequence[CacheLayerMixin]) -> Iterator[None]:
     """Within it, a model with such a cache attends to its past in two parts."""
     if not isinstance(layers[0], SharedPromptLayer):
         yield
         return
-    config = model.config.get_text_config(decoder=True)
-    before, token = config._attn_implementation, _layers.set(layers)
-    config._attn_implementation = NAME
+    token = _layers.set(layers)
     try:
-        yield
+        with replaced(model, NAME):
+            yield
     finally:
-        config._attn_implementation = before
         _layers.reset(token)

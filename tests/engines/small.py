@@ -1,0 +1,57 @@
+"""Untrained models of a few thousand parameters, for tests of what drives a model."""
+
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+WORDS, END = 12, 1
+SHAPE = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "eos_token_id": END,
+}
+
+
+def qwen() -> PreTrainedModel:
+    return Qwen2ForCausalLM(Qwen2Config(**SHAPE))
+
+
+def sliding() -> PreTrainedModel:
+    """Layers that see three positions back: the model's own mask has to do it."""
+    return Qwen2ForCausalLM(
+        Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=3, max_window_layers=1)
+    )
+
+
+def llama() -> PreTrainedModel:
+    return LlamaForCausalLM(LlamaConfig(**SHAPE))
+
+
+def gpt2() -> PreTrainedModel:
+    return GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4))
+
+
+def lively(maker=qwen) -> PreTrainedModel:
+    """An untrained model with weights large enough that it is far from indifferent."""
+    torch.manual_seed(0)
+    model = maker().eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.mul_(8)
+    return model
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

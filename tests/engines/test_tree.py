@@ -1,0 +1,103 @@
+"""A tree of responses says of each what the model says of it alone, gradients and all."""
+
+import pytest
+import torch
+from small import END, gpt2, lively, llama, qwen, seeded
+
+from crt.engines.logprobs import logprobs_and_entropies, shares
+from crt.engines.tree import places_of, tree_of
+
+ROWS = [
+    [3, 4, 5, 6, 7, END],
+    [3, 4, 5, 6, 8, 9, 2, END],
+    [3, 4, 5, 6, 7, END],
+    [3, 4, 5, 2],
+    [8, 4, 5, END],
+]
+PROMPT = 2
+
+
+def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    length = torch.tensor([len(row) for row in rows])
+    ids = torch.zeros(len(rows), int(length.max()), dtype=torch.long)
+    for k, row in enumerate(rows):
+        ids[k, : len(row)] = torch.tensor(row)
+    return ids, length
+
+
+def test_every_beginning_is_one_node():
+    # a b c | a b d | a b | e: nodes in sorted order are a, b, c, d, e
+    tree = tree_of(*padded([[5, 6, 7], [5, 6, 8], [5, 6], [9]]))
+    assert tree.token.tolist() == [5, 6, 7, 8, 9]
+    assert tree.depth.tolist() == [0, 1, 2, 2, 0]
+    assert tree.parent.tolist() == [0, 0, 1, 1, 4]
+    assert tree.node[:2].tolist() == [[0, 1, 2], [0, 1, 3]]
+    assert tree.node[2, :2].tolist() == [0, 1] and tree.node[3, 0] == 4
+
+
+def test_nodes_are_the_distinct_beginnings_of_any_rows():
+    for seed in range(20):
+        lengths = torch.randint(1, 8, (12,), generator=seeded(seed)).tolist()
+        rows = [
+            torch.randint(0, 3, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
+        ]
+        ids, length = padded(rows)
+        tree = tree_of(ids, length)
+        begun = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
+        assert len(tree.token) == len(begun)
+        for k, row in enumerate(rows):
+            path = tree.node[k, : len(row)]
+            assert tree.token[path].tolist() == row
+            assert tree.parent[path[1:]].tolist() == path[:-1].tolist()
+        places = places_of(tree, length)
+        assert places.node[places.one].tolist() == list(range(len(begun)))
+        assert len(places.all) == sum(lengths)  # every place but the padding, each once
+        assert places.all.unique().numel() == sum(lengths)
+
+
+@pytest.mark.parametrize("maker", [qwen, llama, gpt2])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_same_as_row_by_row(maker, temperature):
+    model = lively(maker)
+    ids, length = padded(ROWS)
+    kept = ids.shape[1] - PROMPT
+    assert shares(model)
+    weight = torch.randn(len(ROWS), kept, generator=seeded())
+    weight[torch.arange(kept) >= (length - PROMPT)[:, None]] = 0
+
+    said, entropy = logprobs_and_entropies(model, ids, length, kept, temperature)
+    (said * weight).sum().backward()
+    ours = [parameter.grad.clone() for parameter in model.parameters()]
+    assert model.config._attn_implementation == "sdpa"  # as it was
+    model.zero_grad()
+    for k, row in enumerate(ROWS):
+        logits = model(input_ids=torch.tensor([row])).logits[0, PROMPT - 1 : -1] / temperature
+        expected = logits.log_softmax(-1)
+        end = len(row) - PROMPT
+        alone = expected.gather(1, torch.tensor(row[PROMPT:])[:, None])[:, 0]
+        torch.testing.assert_close(said[k, :end], alone, atol=1e-5, rtol=0)
+        alone_entropy = -(expected.exp() * expected).sum(-1)
+        torch.testing.assert_close(entropy[k, :end], alone_entropy, atol=1e-5, rtol=1e-5)
+        (alone * weight[k, :end]).sum().backward()
+    for mine, parameter in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_what_rows_have_in_common_is_computed_once():
+    model, computed = lively(), []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, given: computed.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    ids, length = padded(ROWS)
+    said, _ = logprobs_and_entropies(model, ids, length, ids.shape[1] - PROMPT, 1.0)
+    hook.remove()
+    # 6 of the first row, 4 more of the second, 1 of the fourth and 4 of the last
+    assert computed == [6 + 4 + 1 + 4]
+    assert said.shape == (5, 6)
+
+
+def test_gradient_checkpointing_goes_row_by_row():
+    """It would attend once more when the tree is gone."""
+    model = lively(llama).train()
+    model.gradient_checkpointing_enable()
+    assert not shares(model)
