@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from trl.kernels import ChunkedLogProbFunction
 
-from crt.engines.local import denormals_flushed
+from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import logprobs_and_entropies
 from crt.engines.models import load_model
 from crt.engines.padding import left_aligned

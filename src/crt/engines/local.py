@@ -1,9 +1,7 @@
 """TRL's GRPOTrainer with our advantages: the batch of all ranks decides, then one update."""
 
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +16,7 @@ from crt.core.batch import Array, Batch, TruncatedAs
 from crt.core.objectives import Objective
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
+from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import fits, logprobs_and_entropies, shares
 from crt.engines.padding import left_aligned, packed, said_once, scored_in_parts
 from crt.errors import ConfigError
@@ -220,17 +219,6 @@ class CRTTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
             self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
-
-
-@contextmanager
-def denormals_flushed() -> Iterator[None]:
-    """Numbers too small for full precision are 0 in this thread, and after it as they were."""
-    before = sys.float_info.min / 2 == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
 
 
 def rollouts_of(

@@ -17,6 +17,7 @@ from transformers.cache_utils import Cache
 
 from crt.engines.attention import is_plain
 from crt.engines.cache import RoomyLayer
+from crt.engines.denormals import denormals_flushed
 from crt.engines.drawing import choose, uniforms
 from crt.engines.shared_prompt import SharedPromptLayer, sharing
 from crt.errors import EngineError
@@ -83,7 +84,7 @@ def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, sha
         )
     rows, count = len(mask) * copies, config.num_hidden_layers
     if share and is_plain(model):
-        return [SharedPromptLayer(rows, room, mask) for _ in range(count)]
+        return [SharedPromptLayer(rows, mask) for _ in range(count)]
     return [PreallocatedLayer(rows, mask.shape[1] + room) for _ in range(count)]
 
 
@@ -192,6 +193,7 @@ def parted(row: Tensor, token: Tensor) -> Parting:
 
 
 @torch.inference_mode()
+@denormals_flushed()
 def sample(
     model: PreTrainedModel,
     prompts: Sequence[Sequence[int]],

@@ -17,41 +17,63 @@ from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from crt.engines.attention import replaced
-from crt.engines.cache import RoomyLayer
 
 NAME = "crt_shared_prompt"
+BLOCK = 32  # tokens
 
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
-class SharedPromptLayer(RoomyLayer):
-    """Keys and values of every prompt once, and of what each rollout says."""
+class SharedPromptLayer(CacheLayerMixin):
+    """Keys and values of every prompt once, and of what each row says in blocks of a few tokens.
 
-    def __init__(self, rows: int, room: int, mask: Tensor) -> None:
-        super().__init__(rows, room)
-        self.used, self.copies = 0, rows // len(mask)
+    A block's rows lie one behind another, so that memory is read in one go. With room for the
+    longest rollout in every row it would be read in leaps, at half the speed.
+    """
+
+    def __init__(self, rows: int, mask: Tensor) -> None:
+        super().__init__()
+        self.rows, self.used, self.copies = rows, 0, rows // len(mask)
+        self.blocks: list[tuple[Tensor, Tensor]] = []
         self.seen = torch.zeros(mask.shape, device=mask.device)
         self.seen.masked_fill_(mask == 0, -torch.inf)
-        self.place = torch.arange(0, rows, self.copies, device=mask.device)  # of each row
+        self.move_to(torch.arange(0, rows, self.copies, device=mask.device))
+
+    def move_to(self, place: Tensor) -> None:
+        """Each row asks its prompt from the place of one of its rollouts."""
+        self.place = place
+        self.row = place.new_zeros(self.rows)  # at every place; the first where there is none
+        self.row[place] = torch.arange(len(place), device=place.device)
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """The prompts' keys and values are the first."""
+        self.prompt = key_states.contiguous(), value_states.contiguous()
+        self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores the prompts', then what is said; returns what has been stored of that kind."""
+        """Stores the prompts', then what is said; `attend` finds it here."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self.prompt = key_states.contiguous(), value_states.contiguous()
             return key_states, value_states
-        keys, values = self.stored()
-        rows, self.used = len(key_states), self.used + 1
-        keys[:rows, :, self.used - 1] = key_states[:, :, 0]
-        values[:rows, :, self.used - 1] = value_states[:, :, 0]
-        return keys[:rows, :, : self.used], values[:rows, :, : self.used]
+        at = self.used % BLOCK
+        told = key_states, value_states
+        if at == 0:
+            self.blocks.append(
+                tuple(x.new_empty(self.rows, x.shape[1], BLOCK, x.shape[3]) for x in told)
+            )  # pyright: ignore
+        for kept, new in zip(self.blocks[-1], told, strict=True):
+            kept[: len(new), :, at] = new[:, :, 0]
+        self.used += 1
+        return told
 
     def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
         """Copies rows to where their rollouts go on; `speaker` is one rollout of each row."""
-        self.copy_rows(source, target, self.used)
-        self.place = speaker
+        for block in self.blocks:
+            for kept in block:
+                kept.index_copy_(0, target, kept.index_select(0, source))
+        self.move_to(speaker)
 
     def get_seq_length(self) -> int:
         """Positions filled so far, the prompt's with its padding."""
@@ -62,10 +84,22 @@ class SharedPromptLayer(RoomyLayer):
         return self.get_seq_length() + query_length, 0
 
     def get_max_cache_shape(self) -> int:
-        """Positions there is room for, the prompt's among them."""
-        return self.seen.shape[1] + self.room
+        """There is always another block."""
+        return -1
 
-    def to_prompt(self, query: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
+    def to_own(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """Attention of the rows to what they have said, and the logarithm of its weight."""
+        rows, query = len(query), query * scale
+        scores = [query @ keys[:rows].transpose(-1, -2) for keys, _ in self.blocks]
+        score = torch.cat(scores, -1)[..., : self.used].float()
+        share = score.softmax(-1)
+        parts = share.to(query.dtype).split(BLOCK, -1)
+        found = torch.zeros_like(query)
+        for part, (_, values) in zip(parts, self.blocks, strict=True):
+            found += part @ values[:rows, :, : part.shape[-1]]
+        return found, score.amax(-1) - share.amax(-1).log()
+
+    def to_prompt(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Attention of the rows to their prompts, and the logarithm of its weight.
 
         Queries stand in the place of one of their rollouts, groups whole; of the places that are
@@ -74,15 +108,14 @@ class SharedPromptLayer(RoomyLayer):
         keys, values = self.prompt
         _, heads, share, size = query.shape
         prompts, width = self.seen.shape
-        asked = query.new_zeros(self.rows, heads, share, size)
-        asked[self.place] = query
+        asked = query.index_select(0, self.row)
         asked = asked.view(prompts, self.copies, heads, share, size).transpose(1, 2)
         asked = asked.reshape(prompts, heads, self.copies * share, size)
         seen = self.seen.to(query.dtype)[:, None, None].expand(-1, 1, asked.shape[2], width)
         found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
         found = found.view(prompts, heads, self.copies, share, -1).transpose(1, 2)
         weight = weight.reshape(prompts, heads, self.copies, share).transpose(1, 2)
-        return found.flatten(0, 1)[self.place], weight.flatten(0, 1)[self.place]
+        return tuple(x.flatten(0, 1).index_select(0, self.place) for x in (found, weight))  # pyright: ignore
 
 
 _layers: ContextVar[Sequence[Any]] = ContextVar("layers")
@@ -101,9 +134,9 @@ def attend(
     rows, heads, size = len(query), query.shape[1], query.shape[3]
     # The query heads that share a key are queries to it: nothing has to be repeated.
     query = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
-    own, own_weight = flash(query, key, value, scale=scaling)
-    layer = _layers.get()[module.layer_idx]
-    prompt, prompt_weight = layer.to_prompt(query, scaling)
+    layer, scale = _layers.get()[module.layer_idx], scaling or size**-0.5
+    own, own_weight = layer.to_own(query, scale)
+    prompt, prompt_weight = layer.to_prompt(query, scale)
     share = torch.sigmoid(own_weight - prompt_weight)[..., None]
     found = torch.lerp(prompt, own, share.to(own.dtype))
     return found.reshape(rows, 1, heads, -1), None
