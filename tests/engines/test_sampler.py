@@ -7,7 +7,7 @@ import torch
 from small import END, WORDS, gpt2, lively, llama, qwen, seeded, sliding
 from transformers import PreTrainedModel
 
-from crt.engines import sampler
+from crt.engines import sampler, shared_prompt
 from crt.engines.attention import is_plain
 from crt.engines.sampler import Sample, parted, sample
 from crt.errors import EngineError
@@ -30,7 +30,8 @@ def own_logprobs(model: PreTrainedModel, prompt: list[int], said: Sample, temper
 
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_logprobs_are_the_models_own(maker, temperature):
+def test_logprobs_are_the_models_own(maker, temperature, monkeypatch):
+    monkeypatch.setattr(shared_prompt, "BLOCK", 4)  # so that rollouts fill several
     model = lively(maker)
     groups = sample(model, PROMPTS, 6, 20, [END], generator=seeded(), temperature=temperature)
     lengths = {len(said.tokens) for group in groups for said in group}

@@ -8,6 +8,7 @@ Rollouts say their k-th token together, so nothing of what they said is padding 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any
 
 import torch
@@ -58,15 +59,17 @@ class SharedPromptLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
             return key_states, value_states
         at = self.used % BLOCK
-        told = key_states, value_states
         if at == 0:
-            self.blocks.append(
-                tuple(x.new_empty(self.rows, x.shape[1], BLOCK, x.shape[3]) for x in told)
-            )  # pyright: ignore
-        for kept, new in zip(self.blocks[-1], told, strict=True):
-            kept[: len(new), :, at] = new[:, :, 0]
+            self.blocks.append((self._room(key_states), self._room(value_states)))
+        keys, values = self.blocks[-1]
+        keys[: len(key_states), :, at] = key_states[:, :, 0]
+        values[: len(value_states), :, at] = value_states[:, :, 0]
         self.used += 1
-        return told
+        return key_states, value_states
+
+    def _room(self, like: Tensor) -> Tensor:
+        """A block's for all rows there may be."""
+        return like.new_empty(self.rows, like.shape[1], BLOCK, like.shape[3])
 
     def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
         """Copies rows to where their rollouts go on; `speaker` is one rollout of each row."""
@@ -94,10 +97,11 @@ class SharedPromptLayer(CacheLayerMixin):
         score = torch.cat(scores, -1)[..., : self.used].float()
         share = score.softmax(-1)
         parts = share.to(query.dtype).split(BLOCK, -1)
-        found = torch.zeros_like(query)
-        for part, (_, values) in zip(parts, self.blocks, strict=True):
-            found += part @ values[:rows, :, : part.shape[-1]]
-        return found, score.amax(-1) - share.amax(-1).log()
+        found = [
+            part @ values[:rows, :, : part.shape[-1]]
+            for part, (_, values) in zip(parts, self.blocks, strict=True)
+        ]
+        return reduce(torch.add, found), score.amax(-1) - share.amax(-1).log()
 
     def to_prompt(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Attention of the rows to their prompts, and the logarithm of its weight.
@@ -115,7 +119,8 @@ class SharedPromptLayer(CacheLayerMixin):
         found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
         found = found.view(prompts, heads, self.copies, share, -1).transpose(1, 2)
         weight = weight.reshape(prompts, heads, self.copies, share).transpose(1, 2)
-        return tuple(x.flatten(0, 1).index_select(0, self.place) for x in (found, weight))  # pyright: ignore
+        found, weight = found.flatten(0, 1), weight.flatten(0, 1)
+        return found.index_select(0, self.place), weight.index_select(0, self.place)
 
 
 _layers: ContextVar[Sequence[Any]] = ContextVar("layers")
