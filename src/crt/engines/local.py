@@ -94,7 +94,7 @@ class CRTTrainer(GRPOTrainer):
         self._show(values.tolist())
         if self.on_step is not None:
             self.on_step(step)
-        return said_once(output) if self._weights_tokens and "tool_mask" not in output else output
+        return said_once(output) if self._may_weigh and "tool_mask" not in output else output
 
     def _decide(self) -> tuple[Array, Step]:
         """(P, G) advantages, 0 for problems left out; the same on every rank."""
@@ -179,10 +179,12 @@ class CRTTrainer(GRPOTrainer):
         return loss
 
     @property
-    def _weights_tokens(self) -> bool:
-        """Whether the loss is a sum over tokens, each with its weight, of this policy alone."""
+    def _may_weigh(self) -> bool:
+        """Whether a row's tokens may count several times: the loss is a sum over them, of no other
+        policy's responses. On a GPU nobody says the same twice, and rows are long to compare."""
         return (
-            self.loss_type == "dapo"
+            self.accelerator.device.type == "cpu"
+            and self.loss_type == "dapo"
             and self.importance_sampling_level == "token"
             and self.top_entropy_quantile == 1.0
             and not self.use_vllm
