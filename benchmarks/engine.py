@@ -1,8 +1,9 @@
 """What each part of the engine brings: the update and the sampler, with and without it, in turns.
 
-Usage: python benchmarks/engine.py [--problems 16] [--group 16] [--repeats 3]
+Usage: python benchmarks/engine.py [--model pocket] [--problems 16] [--group 16] [--repeats 3]
 
-Real rollouts of the pocket model. CPU seconds of a whole batch, one thread, medians of the repeats.
+Real rollouts of the pocket model, or of a checkpoint of it. CPU seconds of a whole batch, one
+thread, medians of the repeats.
 """
 
 import argparse
@@ -42,7 +43,8 @@ def main() -> None:
     """Prints the median of every variant."""
     args = arguments()
     torch.set_num_threads(1)
-    bench = Bench(args.problems, args.group)
+    bench = Bench(args.model, args.problems, args.group)
+    print(bench.in_common())
     sampler = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
     work: dict[str, Callable[[], object]] = {
         f"sampler, {sampler}, every rollout a row, its prompt in it": bench.sampled_apart,
@@ -69,6 +71,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """The size of a batch."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="pocket")
     parser.add_argument("--problems", type=int, default=16)
     parser.add_argument("--group", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
@@ -78,8 +81,8 @@ def arguments() -> argparse.Namespace:
 class Bench:
     """A model, its prompts, and one batch of its rollouts."""
 
-    def __init__(self, problems: int, group: int) -> None:
-        loaded = load_model("pocket", dtype="float32")
+    def __init__(self, model: str, problems: int, group: int) -> None:
+        loaded = load_model(model, dtype="float32")
         template = prepare(loaded.tokenizer, PromptSettings())
         self.model, self.ends, self.group = loaded.model, loaded.files.ends, group
         asked = load(f"pocket/train:{problems}").problems
@@ -87,6 +90,15 @@ class Bench:
         groups = self.sampled(True)
         pairs = [(p, one.tokens) for p, of in zip(self.prompts, groups, strict=True) for one in of]
         self.rollouts = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
+
+    def in_common(self) -> str:
+        """How much of what was said is said once."""
+        told = [(tuple(prompt), tuple(said)) for prompt, said in self.rollouts]
+        begun = {(p, said[:at]) for p, said in told for at in range(1, len(said) + 1)}
+        return (
+            f"{sum(len(said) for _, said in told)} tokens, {len(begun)} distinct beginnings; "
+            f"{len(told)} responses, {len(set(told))} distinct"
+        )
 
     def sampled(self, share: bool) -> list[list[Sample]]:
         """The same rollouts every time."""
