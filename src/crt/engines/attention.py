@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from accelerate.utils import extract_model_from_parallel
+
 
 def inside(model: Any) -> Any:
-    """The model itself, out of what LoRA has put around it."""
+    """The model itself, out of what several processes and LoRA have put around it."""
+    model = extract_model_from_parallel(model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
