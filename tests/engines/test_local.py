@@ -358,8 +358,8 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer, monk
     # Prompts of 1 to 3 tokens padded to 4, completions of 1 to 5 padded to 6: the log-probabilities
     # are those of the padded pass, and fewer positions are computed.
     if not shared:
-        monkeypatch.setattr(local, "shares", lambda model: False)
-        monkeypatch.setattr(logprobs, "shares", lambda model: False)
+        monkeypatch.setattr(local, "shares", lambda *_: False)
+        monkeypatch.setattr(logprobs, "shares", lambda *_: False)
     made = trainer(tmp_path, tokenizer, AccuracyOnly(), reference(0.5))
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, len(WORDS), (6, 10), generator=generator)

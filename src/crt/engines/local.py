@@ -122,7 +122,8 @@ class CRTTrainer(GRPOTrainer):
         inputs = super()._prepare_inputs(generation_batch)
         if not self._training or self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = packed(self._buffered_inputs, shares(self.model))
+        alike = shares(self.model, self._buffered_inputs[0]["completion_ids"].numel())
+        self._buffered_inputs = packed(self._buffered_inputs, alike)
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _get_per_token_logps_and_entropies(
@@ -143,7 +144,7 @@ class CRTTrainer(GRPOTrainer):
 
         def score(ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor, ...]:
             rows = left_aligned(ids, mask, width)
-            if fits(self.accelerator.unwrap_model(model), len(ids) * (rows.kept + 1)):
+            if fits(model, len(ids) * (rows.kept + 1)):
                 with self.accelerator.autocast():
                     found = logprobs_and_entropies(
                         model, rows.ids, mask.sum(1), rows.kept, self.temperature
@@ -157,13 +158,14 @@ class CRTTrainer(GRPOTrainer):
         if torch.is_grad_enabled():
             found = score(input_ids, attention_mask, logits_to_keep)
             return found[0], found[1] if compute_entropy else None, None
+        at_once = batch_size or len(input_ids)
         logprobs = scored_in_parts(
             lambda *rows: score(*rows)[0],
             input_ids,
             attention_mask,
             logits_to_keep,
-            batch_size or len(input_ids),
-            shares(self.accelerator.unwrap_model(model)),
+            at_once,
+            shares(model, at_once * logits_to_keep),
         )
         return logprobs, None, None
 

@@ -29,10 +29,11 @@ def fits(model: Any, positions: int) -> bool:
     )
 
 
-def shares(model: Any) -> bool:
-    """Whether what rows have in common is computed once."""
-    model = inside(model)
-    return is_plain(model) and not getattr(model, "is_gradient_checkpointing", False)
+def shares(model: Any, positions: int) -> bool:
+    """Whether moreover what rows have in common is computed once."""
+    plain = inside(model)
+    checkpointing = getattr(plain, "is_gradient_checkpointing", False)  # it attends once more later
+    return fits(model, positions) and is_plain(plain) and not checkpointing
 
 
 def logprobs_and_entropies(
@@ -44,7 +45,7 @@ def logprobs_and_entropies(
     of no meaning.
     """
     said = ids[:, -kept:]
-    if shares(model):
+    if shares(model, said.numel()):
         logits, which = logits_before(model, ids, length, kept)
     else:
         logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1]
