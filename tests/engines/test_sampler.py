@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from crt.engines import sampler, shared_prompt
 from crt.engines.attention import is_plain
 from crt.engines.sampler import Sample, parted, sample
+from crt.engines.shared_prompt import seats_of
 from crt.errors import EngineError
 
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
@@ -190,3 +191,10 @@ def test_refuses_layers_it_cannot_cache():
     model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: config))
     with pytest.raises(EngineError, match="linear_attention"):
         sampler.layers_for(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]
+
+
+def test_rows_of_one_prompt_sit_together():
+    # Rows 0, 2 and 3 ask prompt 1, row 1 asks prompt 0, nobody asks prompt 2: three seats each.
+    seats = seats_of(torch.tensor([1, 0, 1, 1]), 3)
+    assert seats.count == 3 and seats.seat.tolist() == [3, 0, 4, 5]
+    assert seats.row.tolist() == [1, 0, 0, 0, 2, 3, 0, 0, 0]

@@ -19,7 +19,7 @@ from crt.engines.attention import is_plain
 from crt.engines.cache import RoomyLayer
 from crt.engines.denormals import denormals_flushed
 from crt.engines.drawing import choose, uniforms
-from crt.engines.shared_prompt import SharedPromptLayer, sharing
+from crt.engines.shared_prompt import Seats, SharedPromptLayer, seats_of, sharing
 from crt.errors import EngineError
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -57,7 +57,7 @@ class PreallocatedLayer(RoomyLayer):
         values[:rows, :, start:end] = value_states
         return keys[:rows, :, :end], values[:rows, :, :end]
 
-    def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
+    def move(self, source: Tensor, target: Tensor, seats: Seats) -> None:
         """Copies rows to where their rollouts go on."""
         self.copy_rows(source, target, self.used)
 
@@ -144,7 +144,8 @@ class Live:
     def __init__(self, mask: Tensor, copies: int, room: int) -> None:
         self.rollout = torch.arange(len(mask) * copies, device=mask.device)
         self.row = self.rollout // copies  # of each rollout
-        self.position = mask.sum(1, keepdim=True) - 1  # of each row
+        self.prompts, self.prompt = len(mask), torch.arange(len(mask), device=mask.device)
+        self.position = mask.sum(1, keepdim=True) - 1  # of each row, as its prompt
         self.seen = torch.cat([mask, mask.new_ones(len(mask), room)], 1)
 
     def after(self, token: Tensor, over: Tensor, layers: Layers) -> Tensor:
@@ -154,11 +155,11 @@ class Live:
         parting = parted(self.row[going], token[going])
         self.row = parting.row
         if len(parting.source) or len(parting.origin) < len(self.position):
-            speaker = parting.origin.new_empty(len(parting.origin))
-            speaker = speaker.scatter_reduce(0, self.row, self.rollout, "amin", include_self=False)
-            for layer in layers:
-                layer.move(parting.source, parting.target, speaker)
+            self.prompt = self.prompt[parting.origin]
             self.position, self.seen = self.position[parting.origin], self.seen[parting.origin]
+            seats = seats_of(self.prompt, self.prompts)
+            for layer in layers:
+                layer.move(parting.source, parting.target, seats)
         self.position = self.position + 1
         return parting.token
 

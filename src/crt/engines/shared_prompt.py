@@ -8,6 +8,7 @@ Rollouts say their k-th token together, so nothing of what they said is padding 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -25,6 +26,27 @@ BLOCK = 32  # tokens
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Rows in order of their prompts, so many seats for each: as many as the prompt with most."""
+
+    count: int
+    seat: Tensor  # of each row
+    row: Tensor  # in each seat; the first where nobody sits
+
+
+def seats_of(prompt: Tensor, prompts: int) -> Seats:
+    """For rows with these prompts."""
+    rows = torch.arange(len(prompt), device=prompt.device)
+    asking = prompt.bincount(minlength=prompts)
+    count = int(asking.max())
+    order = prompt.argsort(stable=True)
+    rank = torch.empty_like(rows)
+    rank[order] = rows - (asking.cumsum(0) - asking)[prompt[order]]
+    seat = prompt * count + rank
+    return Seats(count, seat, rows.new_zeros(prompts * count).index_copy(0, seat, rows))
+
+
 class SharedPromptLayer(CacheLayerMixin):
     """Keys and values of every prompt once, and of what each row says in blocks of a few tokens.
 
@@ -34,17 +56,11 @@ class SharedPromptLayer(CacheLayerMixin):
 
     def __init__(self, rows: int, mask: Tensor) -> None:
         super().__init__()
-        self.rows, self.used, self.copies = rows, 0, rows // len(mask)
+        self.rows, self.used = rows, 0
         self.blocks: list[tuple[Tensor, Tensor]] = []
         self.seen = torch.zeros(mask.shape, device=mask.device)
         self.seen.masked_fill_(mask == 0, -torch.inf)
-        self.move_to(torch.arange(0, rows, self.copies, device=mask.device))
-
-    def move_to(self, place: Tensor) -> None:
-        """Each row asks its prompt from the place of one of its rollouts."""
-        self.place = place
-        self.row = place.new_zeros(self.rows)  # at every place; the first where there is none
-        self.row[place] = torch.arange(len(place), device=place.device)
+        self.seats = seats_of(torch.arange(len(mask), device=mask.device), len(mask))
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """The prompts' keys and values are the first."""
@@ -71,12 +87,12 @@ class SharedPromptLayer(CacheLayerMixin):
         """A block's for all rows there may be."""
         return like.new_empty(self.rows, like.shape[1], BLOCK, like.shape[3])
 
-    def move(self, source: Tensor, target: Tensor, speaker: Tensor) -> None:
-        """Copies rows to where their rollouts go on; `speaker` is one rollout of each row."""
+    def move(self, source: Tensor, target: Tensor, seats: Seats) -> None:
+        """Copies rows to where their rollouts go on, and seats them anew."""
         for block in self.blocks:
             for kept in block:
                 kept.index_copy_(0, target, kept.index_select(0, source))
-        self.move_to(speaker)
+        self.seats = seats
 
     def get_seq_length(self) -> int:
         """Positions filled so far, the prompt's with its padding."""
@@ -106,21 +122,19 @@ class SharedPromptLayer(CacheLayerMixin):
     def to_prompt(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Attention of the rows to their prompts, and the logarithm of its weight.
 
-        Queries stand in the place of one of their rollouts, groups whole; of the places that are
-        empty nobody reads what comes out.
+        Those of one prompt ask together; what comes out at empty seats nobody reads.
         """
         keys, values = self.prompt
         _, heads, share, size = query.shape
-        prompts, width = self.seen.shape
-        asked = query.index_select(0, self.row)
-        asked = asked.view(prompts, self.copies, heads, share, size).transpose(1, 2)
-        asked = asked.reshape(prompts, heads, self.copies * share, size)
+        (prompts, width), count = self.seen.shape, self.seats.count
+        asked = query.index_select(0, self.seats.row)
+        asked = asked.view(prompts, count, heads, share, size).transpose(1, 2)
+        asked = asked.reshape(prompts, heads, count * share, size)
         seen = self.seen.to(query.dtype)[:, None, None].expand(-1, 1, asked.shape[2], width)
         found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
-        found = found.view(prompts, heads, self.copies, share, -1).transpose(1, 2)
-        weight = weight.reshape(prompts, heads, self.copies, share).transpose(1, 2)
-        found, weight = found.flatten(0, 1), weight.flatten(0, 1)
-        return found.index_select(0, self.place), weight.index_select(0, self.place)
+        found = found.view(prompts, heads, count, share, -1).transpose(1, 2).flatten(0, 1)
+        weight = weight.reshape(prompts, heads, count, share).transpose(1, 2).flatten(0, 1)
+        return found.index_select(0, self.seats.seat), weight.index_select(0, self.seats.seat)
 
 
 _layers: ContextVar[Sequence[Any]] = ContextVar("layers")
