@@ -36,14 +36,14 @@ def packed(batches: list[MicroBatch], alike: bool) -> list[MicroBatch]:
 
 
 def said_once(batch: MicroBatch) -> MicroBatch:
-    """Equal responses of equal advantage once: its tokens weigh as often as it was said.
+    """Of equal responses with equal advantages one, whose tokens weigh as often as it was said.
 
     The others are masked. TRL multiplies `tool_mask` into the loss and its figures, and leaves it
     out of attention: there the weights are.
     """
-    sign = batch["advantages"].float().view(torch.int32)[:, None]  # its bits
+    bits = batch["advantages"].float().view(torch.int32)[:, None]  # equal to the last one
     said = [batch[name] for name in ("prompt_ids", "completion_ids", "completion_mask")]
-    _, which, count = torch.cat([*said, sign], 1).unique(
+    _, which, count = torch.cat([*said, bits], 1).unique(
         dim=0, return_inverse=True, return_counts=True
     )
     rows = torch.arange(len(which), device=which.device)
