@@ -5,7 +5,7 @@ import torch
 from small import END, gpt2, lively, llama, qwen, seeded
 
 from crt.engines.logprobs import logprobs_and_entropies, shares
-from crt.engines.tree import places_of, tree_of
+from crt.engines.tree import parts_of, tree_of
 
 ROWS = [
     [3, 4, 5, 6, 7, END],
@@ -49,10 +49,36 @@ def test_nodes_are_the_distinct_beginnings_of_any_rows():
             path = tree.node[k, : len(row)]
             assert tree.token[path].tolist() == row
             assert tree.parent[path[1:]].tolist() == path[:-1].tolist()
-        places = places_of(tree, length)
-        assert places.node[places.one].tolist() == list(range(len(begun)))
-        assert len(places.all) == sum(lengths)  # every place but the padding, each once
-        assert places.all.unique().numel() == sum(lengths)
+
+
+def test_nodes_ask_themselves_and_each_of_their_ancestors_once():
+    for seed in range(20):
+        lengths = torch.randint(1, 9, (12,), generator=seeded(seed)).tolist()
+        rows = [
+            torch.randint(0, 2, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
+        ]
+        tree = tree_of(*padded(rows))
+        nodes = len(tree.token)
+        asked = torch.zeros(nodes, nodes, dtype=torch.long)
+        for part in parts_of(tree):
+            block = torch.ones_like(asked[part.asking, part.asked])
+            asked[part.asking, part.asked] += block.tril() if part.causal else block
+        expected = torch.zeros_like(asked)
+        for node in range(nodes):
+            expected[node, node] = 1
+            if tree.parent[node] != node:
+                expected[node] += expected[tree.parent[node]]
+        assert torch.equal(asked, expected)
+
+
+def test_a_chain_is_one_stretch():
+    # 3 4 5 6 in common, then three ends
+    tree = tree_of(*padded([[3, 4, 5, 6, 7], [3, 4, 5, 6, 8, 9], [3, 4, 5, 6, 9]]))
+    told = [
+        (part.asking.start, part.asking.stop, part.asked.start, part.asked.stop)
+        for part in parts_of(tree)
+    ]
+    assert told == [(0, 4, 0, 4), (4, 5, 4, 5), (5, 7, 5, 7), (7, 8, 7, 8), (4, 8, 0, 4)]
 
 
 @pytest.mark.parametrize("maker", [qwen, llama, gpt2])
@@ -94,6 +120,13 @@ def test_what_rows_have_in_common_is_computed_once():
     # 6 of the first row, 4 more of the second, 1 of the fourth and 4 of the last
     assert computed == [6 + 4 + 1 + 4]
     assert said.shape == (5, 6)
+
+
+def test_with_dropout_rows_are_read_one_by_one():
+    """What is in common would be dropped in common."""
+    model = lively(gpt2)
+    assert shares(model, 100)
+    assert not shares(model.train(), 100)
 
 
 def test_gradient_checkpointing_goes_row_by_row():

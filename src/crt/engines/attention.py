@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from accelerate.utils import extract_model_from_parallel
+
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def inside(model: Any) -> Any:
@@ -14,7 +17,10 @@ def inside(model: Any) -> Any:
 
 
 def is_plain(model: Any) -> bool:
-    """Whether a model on a CPU has transformers' own attention, and it sees all of the past."""
+    """Whether a model on a CPU has transformers' own attention, and it sees all of the past.
+
+    Keys and values of two sizes, as in DeepSeek's latent attention, torch's kernel does not take.
+    """
     config = model.config.get_text_config(decoder=True)
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     window = getattr(config, "sliding_window", None) if not hasattr(config, "layer_types") else None
@@ -24,6 +30,7 @@ def is_plain(model: Any) -> bool:
         and bool(getattr(model, "_supports_attention_backend", False))
         and kinds == {"full_attention"}
         and window is None
+        and getattr(config, "v_head_dim", None) is None
     )
 
 

@@ -32,8 +32,10 @@ def fits(model: Any, positions: int) -> bool:
 def shares(model: Any, positions: int) -> bool:
     """Whether moreover what rows have in common is computed once."""
     plain = inside(model)
+    config = plain.config.get_text_config(decoder=True)
     checkpointing = getattr(plain, "is_gradient_checkpointing", False)  # it attends once more later
-    return fits(model, positions) and is_plain(plain) and not checkpointing
+    dropout = plain.training and any("drop" in name and each for name, each in vars(config).items())
+    return fits(model, positions) and is_plain(plain) and not checkpointing and not dropout
 
 
 def logprobs_and_entropies(

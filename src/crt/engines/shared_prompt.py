@@ -18,12 +18,10 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.engines.attention import replaced
+from crt.engines.attention import flash, replaced
 
 NAME = "crt_shared_prompt"
 BLOCK = 32  # tokens
-
-flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 @dataclass(frozen=True, slots=True)

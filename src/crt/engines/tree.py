@@ -1,34 +1,34 @@
 """Responses that begin alike, as a tree: what they have in common is computed once.
 
-All of a model but its attention looks at each token alone, so it works on the nodes. Attention
-needs what was said in order: there the nodes are spread to whole rows, and one place of each node
-gives what comes out.
+All of a model but its attention looks at each token alone, so it works on the nodes, which stand
+in the order of the sorted responses. There a stretch without branches is one slice, and what
+hangs on it is the slice behind it: attention goes from slice to slice, and nothing is padded.
 """
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.engines.attention import inside, replaced
+from crt.engines.attention import flash, inside, replaced
 
 NAME = "crt_tree"
-ROWS = 4  # that attend at once: rows of like length need little padding
+
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Rows of tokens as nodes, a parent before its children."""
+    """Rows of tokens as nodes, a parent before its children, all descendants right behind it."""
 
     token: Tensor  # (nodes,)
     depth: Tensor  # (nodes,)
     parent: Tensor  # (nodes,) a root is its own
     node: Tensor  # (rows, width) of every token; behind the end of a row it is some node
-    new: Tensor  # (rows, width) whether a node is there for the first time
 
 
 def tree_of(ids: Tensor, length: Tensor) -> Tree:
@@ -41,73 +41,89 @@ def tree_of(ids: Tensor, length: Tensor) -> Tree:
     new[1:] &= ~(told[1:] == told[:-1]).cumprod(1).bool()
     number = torch.where(new, new.flatten().cumsum(0).view(rows, width) - 1, 0).cummax(0).values
     before = torch.cat([number[:, :1], number[:, :-1]], 1)
-    back = order.argsort()
-    return Tree(told[new], new.nonzero()[:, 1], before[new], number[back], new[back])
+    return Tree(told[new], new.nonzero()[:, 1], before[new], number[order.argsort()])
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the nodes stand when rows attend, in pieces of a few rows of like length."""
+class Part:
+    """Of attention: a stretch asks itself, causally, or all that hang on it ask the stretch."""
 
-    shapes: list[tuple[int, int]]  # rows and width of each piece
-    node: Tensor  # at every place of all pieces, one after another
-    one: Tensor  # (nodes,) a place of each
-    all: Tensor  # every place of the first node, then of the second, …
-    first: Tensor  # (nodes,) where a node's begin among those
+    asking: slice
+    asked: slice
 
-
-def places_of(tree: Tree, length: Tensor) -> Places:
-    """Of the nodes in rows of these lengths."""
-    pieces = [(some, int(length[some].max())) for some in length.argsort(stable=True).split(ROWS)]
-
-    def laid(values: Tensor) -> Tensor:
-        return torch.cat([values[some, :width].flatten() for some, width in pieces])
-
-    node, new = laid(tree.node), laid(tree.new).nonzero()[:, 0]
-    known = laid(torch.arange(tree.node.shape[1], device=node.device) < length[:, None])
-    held, order = node[known].sort(stable=True)
-    count = torch.arange(len(tree.token), device=node.device)
-    return Places(
-        [(len(some), width) for some, width in pieces],
-        node,
-        new[node[new].argsort()],
-        known.nonzero()[:, 0][order],
-        torch.searchsorted(held, count),
-    )
+    @property
+    def causal(self) -> bool:
+        """Whether a node may not look at those after it."""
+        return self.asking == self.asked
 
 
-class Spread(torch.autograd.Function):
-    """Values of nodes at all of their places; gradients add up."""
+def parts_of(tree: Tree) -> list[Part]:
+    """Every stretch asks itself; then those behind it ask, so that each ancestor is asked once.
 
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, places: Places) -> Tensor:
-        """(places, …) from (nodes, …)."""
-        ctx.places = places
-        return values.index_select(0, places.node)
+    Stretches begin where a row leaves the one before it, and where another will leave.
+    """
+    number = torch.arange(len(tree.parent), device=tree.parent.device)
+    children = tree.parent[tree.parent != number].bincount(minlength=len(number))
+    begins = (tree.parent != number - 1) | (children[tree.parent] > 1)
+    depth = tree.depth[begins].tolist()
+    first = [*begins.nonzero()[:, 0].tolist(), len(number)]
+    own = [slice(*pair) for pair in pairwise(first)]
+    parts = [Part(each, each) for each in own]
+    for k, each in enumerate(own):
+        after = (j for j in range(k + 1, len(own)) if depth[j] <= depth[k])
+        end = first[next(after, len(own))]
+        if end > each.stop:
+            parts.append(Part(slice(each.stop, end), each))
+    return parts
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of a node the sum over its places: much faster so than by adding row for row."""
-        places: Places = ctx.places
-        return embedding_bag(places.all, gradient.contiguous(), places.first, mode="sum"), None
 
+class Attention(torch.autograd.Function):
+    """Of every node to itself and its ancestors: (1, heads, nodes, size) from as much of each.
 
-class Gathered(torch.autograd.Function):
-    """Values at one place of every node, where all of its places have the same."""
+    A part comes with the logarithm of its weight, by which it is added to what a node has from
+    other parts. Backwards a part need only know the whole and its weight.
+    """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, places: Places) -> Tensor:
-        """(nodes, …) from (places, …)."""
-        ctx.places, ctx.shape = places, values.shape
-        return values.index_select(0, places.one)
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: list[Part], scale: float
+    ) -> Tensor:
+        """The first parts are each node's own stretch."""
+        found = torch.empty_like(query)
+        weight = found.new_empty(query.shape[:-1], dtype=torch.float32)
+        for part in parts:
+            told, own = flash(
+                query[:, :, part.asking], key[:, :, part.asked], value[:, :, part.asked],
+                is_causal=part.causal, scale=scale,
+            )  # fmt: skip
+            if part.causal:
+                found[:, :, part.asking], weight[:, :, part.asking] = told, own
+            else:
+                so_far = weight[:, :, part.asking]
+                share = torch.sigmoid(own - so_far)[..., None]
+                found[:, :, part.asking].lerp_(told, share.to(told.dtype))
+                torch.logaddexp(so_far, own, out=so_far)
+        ctx.save_for_backward(query, key, value, found, weight)
+        ctx.parts, ctx.scale = parts, scale
+        return found
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """To that place."""
-        return gradient.new_zeros(ctx.shape).index_copy_(0, ctx.places.one, gradient), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of every part, added up."""
+        query, key, value, found, weight = ctx.saved_tensors
+        back = [torch.zeros_like(each) for each in (query, key, value)]
+        for part in ctx.parts:
+            asking, asked = part.asking, part.asked
+            told = flash_backward(
+                gradient[:, :, asking], query[:, :, asking], key[:, :, asked], value[:, :, asked],
+                found[:, :, asking], weight[:, :, asking], 0.0, part.causal, scale=ctx.scale,
+            )  # fmt: skip
+            for whole, where, some in zip(back, (asking, asked, asked), told, strict=True):
+                whole[:, :, where] += some
+        return *back, None, None
 
 
-_places: ContextVar[Places] = ContextVar("places")
+_parts: ContextVar[list[Part]] = ContextVar("parts")
 
 
 def attend(
@@ -116,25 +132,16 @@ def attend(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    dropout: float = 0.0,
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of every node to its past, in transformers' form."""
-    places, heads = _places.get(), [query.shape[1], key.shape[1], value.shape[1]]
-    nodes = [each[0].transpose(0, 1) for each in (query, key, value)]
-    spread: Any = Spread.apply(torch.cat(nodes, 1).flatten(1), places)
-    found: list[Tensor] = []
-    for piece, (rows, width) in zip(
-        spread.split([rows * width for rows, width in places.shapes]), places.shapes, strict=True
-    ):
-        asked = piece.view(rows, width, sum(heads), -1).transpose(1, 2).split(heads, 1)
-        told = scaled_dot_product_attention(
-            *asked, dropout_p=dropout, is_causal=True, scale=scaling, enable_gqa=True
-        )
-        found.append(told.transpose(1, 2).reshape(rows * width, -1))
-    own: Any = Gathered.apply(torch.cat(found), places)
-    return own.view(1, len(own), heads[0], -1), None
+    share = query.shape[1] // key.shape[1]
+    if share > 1:
+        key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
+    scale = scaling or query.shape[-1] ** -0.5
+    found: Any = Attention.apply(query, key, value, _parts.get(), scale)
+    return found.transpose(1, 2), None
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
@@ -144,7 +151,7 @@ def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[T
     """Logits (n, vocabulary), and which of them each of a row's last tokens was said from."""
     tree = tree_of(ids, length)
     asked, which = tree.parent[tree.node[:, -kept:]].unique(return_inverse=True)
-    token = _places.set(places_of(tree, length))
+    token = _parts.set(parts_of(tree))
     try:
         with replaced(inside(model), NAME):
             said = model(
@@ -154,5 +161,5 @@ def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[T
                 logits_to_keep=asked,
             )
     finally:
-        _places.reset(token)
+        _parts.reset(token)
     return said.logits[0], which
