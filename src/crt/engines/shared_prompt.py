@@ -1,15 +1,14 @@
 """Attention of a group's rollouts to their one prompt: its keys are kept and read once.
 
 What a rollout attends to is split in two: the prompt, for all rollouts of the group together, and
-what it has said itself. Each part comes with the logarithm of its weight, by which the two add up.
-Rollouts say their k-th token together, so nothing of what they said is padding to be masked.
+what it has said itself. Rollouts say their k-th token together, so nothing of what they said is
+padding to be masked.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.engines.attention import flash, replaced
+from crt.engines.attention import replaced
 
 NAME = "crt_shared_prompt"
 BLOCK = 32  # tokens
@@ -31,6 +30,16 @@ class Seats:
     count: int
     seat: Tensor  # of each row
     row: Tensor  # in each seat; the first where nobody sits
+
+    def taken(self, values: Tensor) -> Tensor:
+        """(rows, heads, share, …) by prompt: (prompts, heads, seats · share, …)."""
+        values = values.index_select(0, self.row).unflatten(0, (-1, self.count))
+        return values.transpose(1, 2).flatten(2, 3)
+
+    def left(self, values: Tensor, share: int) -> Tensor:
+        """Back to the rows; what is at empty seats nobody reads."""
+        values = values.unflatten(2, (self.count, share)).transpose(1, 2)
+        return values.flatten(0, 1).index_select(0, self.seat)
 
 
 def seats_of(prompt: Tensor, prompts: int) -> Seats:
@@ -56,13 +65,14 @@ class SharedPromptLayer(CacheLayerMixin):
         super().__init__()
         self.rows, self.used = rows, 0
         self.blocks: list[tuple[Tensor, Tensor]] = []
-        self.seen = torch.zeros(mask.shape, device=mask.device)
-        self.seen.masked_fill_(mask == 0, -torch.inf)
+        self.mask = mask
         self.seats = seats_of(torch.arange(len(mask), device=mask.device), len(mask))
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """The prompts' keys and values are the first."""
         self.prompt = key_states.contiguous(), value_states.contiguous()
+        self.seen = key_states.new_zeros(self.mask.shape).masked_fill_(self.mask == 0, -torch.inf)
+        self.seen = self.seen[:, None, None]
         self.is_initialized = True
 
     def update(
@@ -94,7 +104,7 @@ class SharedPromptLayer(CacheLayerMixin):
 
     def get_seq_length(self) -> int:
         """Positions filled so far, the prompt's with its padding."""
-        return (self.seen.shape[1] if self.is_initialized else 0) + self.used
+        return (self.mask.shape[1] if self.is_initialized else 0) + self.used
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a query of this length sees."""
@@ -104,35 +114,35 @@ class SharedPromptLayer(CacheLayerMixin):
         """There is always another block."""
         return -1
 
-    def to_own(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Attention of the rows to what they have said, and the logarithm of its weight."""
-        rows, query = len(query), query * scale
-        scores = [query @ keys[:rows].transpose(-1, -2) for keys, _ in self.blocks]
-        score = torch.cat(scores, -1)[..., : self.used].float()
-        share = score.softmax(-1)
-        parts = share.to(query.dtype).split(BLOCK, -1)
-        found = [
-            part @ values[:rows, :, : part.shape[-1]]
-            for part, (_, values) in zip(parts, self.blocks, strict=True)
-        ]
-        return reduce(torch.add, found), score.amax(-1) - share.amax(-1).log()
+    def attended(self, query: Tensor, scale: float) -> Tensor:
+        """Of (rows, key heads, share, size), what each row finds in its prompt and its own past.
 
-    def to_prompt(self, query: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Attention of the rows to their prompts, and the logarithm of its weight.
-
-        Those of one prompt ask together; what comes out at empty seats nobody reads.
+        The query heads that share a key are queries to it: nothing has to be repeated.
         """
-        keys, values = self.prompt
-        _, heads, share, size = query.shape
-        (prompts, width), count = self.seen.shape, self.seats.count
-        asked = query.index_select(0, self.seats.row)
-        asked = asked.view(prompts, count, heads, share, size).transpose(1, 2)
-        asked = asked.reshape(prompts, heads, count * share, size)
-        seen = self.seen.to(query.dtype)[:, None, None].expand(-1, 1, asked.shape[2], width)
-        found, weight = flash(asked, keys, values, attn_mask=seen, scale=scale)
-        found = found.view(prompts, heads, count, share, -1).transpose(1, 2).flatten(0, 1)
-        weight = weight.reshape(prompts, heads, count, share).transpose(1, 2).flatten(0, 1)
-        return found.index_select(0, self.seats.seat), weight.index_select(0, self.seats.seat)
+        query = query * scale
+        scores = [self._of_prompt(query), *self._of_own(query)]
+        share = torch.cat(scores, -1).softmax(-1, dtype=torch.float32).to(query.dtype)
+        widths = [score.shape[-1] for score in scores]
+        of_prompt, *of_own = share.split(widths, -1)
+        found = self._in_prompt(of_prompt)
+        for part, (_, values) in zip(of_own, self.blocks, strict=True):
+            found += part @ values[: len(part), :, : part.shape[-1]]
+        return found
+
+    def _of_own(self, query: Tensor) -> Iterator[Tensor]:
+        """Scores of what the rows have said, block by block."""
+        for number, (keys, _) in enumerate(self.blocks):
+            filled = self.used - number * BLOCK
+            yield query @ keys[: len(query), :, :filled].transpose(-1, -2)
+
+    def _of_prompt(self, query: Tensor) -> Tensor:
+        """Scores of the prompts: the rows of one prompt ask together."""
+        score = self.seats.taken(query) @ self.prompt[0].transpose(-1, -2)
+        return self.seats.left(score + self.seen, query.shape[2])
+
+    def _in_prompt(self, share: Tensor) -> Tensor:
+        """What rows with these shares find in their prompts."""
+        return self.seats.left(self.seats.taken(share) @ self.prompt[1], share.shape[2])
 
 
 _layers: ContextVar[Sequence[Any]] = ContextVar("layers")
@@ -147,15 +157,10 @@ def attend(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """One token's attention, in transformers' form: to its own past and to its prompt."""
+    """One token's attention, in transformers' form."""
     rows, heads, size = len(query), query.shape[1], query.shape[3]
-    # The query heads that share a key are queries to it: nothing has to be repeated.
     query = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
-    layer, scale = _layers.get()[module.layer_idx], scaling or size**-0.5
-    own, own_weight = layer.to_own(query, scale)
-    prompt, prompt_weight = layer.to_prompt(query, scale)
-    share = torch.sigmoid(own_weight - prompt_weight)[..., None]
-    found = torch.lerp(prompt, own, share.to(own.dtype))
+    found = _layers.get()[module.layer_idx].attended(query, scaling or size**-0.5)
     return found.reshape(rows, 1, heads, -1), None
 
 

@@ -119,7 +119,7 @@ class Attention(torch.autograd.Function):
                 found[:, :, asking], weight[:, :, asking], 0.0, part.causal, scale=ctx.scale,
             )  # fmt: skip
             for whole, where, some in zip(back, (asking, asked, asked), told, strict=True):
-                whole[:, :, where] += some
+                whole[:, :, where].add_(some)
         return *back, None, None
 
 
