@@ -57,7 +57,7 @@ class PreallocatedLayer(RoomyLayer):
         values[:rows, :, start:end] = value_states
         return keys[:rows, :, :end], values[:rows, :, :end]
 
-    def move(self, source: Tensor, target: Tensor, seats: Seats) -> None:
+    def move(self, source: Tensor, target: Tensor, seats: Seats, rollouts: int) -> None:
         """Copies rows to where their rollouts go on."""
         self.copy_rows(source, target, self.used)
 
@@ -159,7 +159,7 @@ class Live:
             self.position, self.seen = self.position[parting.origin], self.seen[parting.origin]
             seats = seats_of(self.prompt, self.prompts)
             for layer in layers:
-                layer.move(parting.source, parting.target, seats)
+                layer.move(parting.source, parting.target, seats, len(self.rollout))
         self.position = self.position + 1
         return parting.token
 

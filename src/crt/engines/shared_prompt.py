@@ -92,15 +92,15 @@ class SharedPromptLayer(CacheLayerMixin):
         return key_states, value_states
 
     def _room(self, like: Tensor) -> Tensor:
-        """A block's for all rows there may be."""
+        """A block's for all rows there may be: as many as rollouts that go on."""
         return like.new_empty(self.rows, like.shape[1], BLOCK, like.shape[3])
 
-    def move(self, source: Tensor, target: Tensor, seats: Seats) -> None:
-        """Copies rows to where their rollouts go on, and seats them anew."""
+    def move(self, source: Tensor, target: Tensor, seats: Seats, rollouts: int) -> None:
+        """Copies rows to where so many rollouts go on, and seats them anew."""
         for block in self.blocks:
             for kept in block:
                 kept.index_copy_(0, target, kept.index_select(0, source))
-        self.seats = seats
+        self.seats, self.rows = seats, rollouts
 
     def get_seq_length(self) -> int:
         """Positions filled so far, the prompt's with its padding."""
