@@ -1,10 +1,12 @@
 """Responses that begin alike, as a tree: what they have in common is computed once.
 
 All of a model but its attention looks at each token alone, so it works on the nodes, which stand
-in the order of the sorted responses. There a stretch without branches is one slice, and what
-hangs on it is the slice behind it: attention goes from slice to slice, and nothing is padded.
+in the order of the sorted responses. What a response adds to those before it, a branch, is one
+slice of them, and so is all that hangs on one of its nodes: attention goes from slice to slice,
+and nothing is padded.
 """
 
+from bisect import bisect_right
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
@@ -46,7 +48,7 @@ def tree_of(ids: Tensor, length: Tensor) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of attention: a stretch asks itself, causally, or all that hang on it ask the stretch."""
+    """Of attention: a branch asks itself, causally, or all that hang on a node ask up to it."""
 
     asking: slice
     asked: slice
@@ -58,22 +60,21 @@ class Part:
 
 
 def parts_of(tree: Tree) -> list[Part]:
-    """Every stretch asks itself; then those behind it ask, so that each ancestor is asked once.
-
-    Stretches begin where a row leaves the one before it, and where another will leave.
-    """
+    """Every branch asks itself; then what hangs on it asks, so that each ancestor is asked once."""
     number = torch.arange(len(tree.parent), device=tree.parent.device)
-    children = tree.parent[tree.parent != number].bincount(minlength=len(number))
-    begins = (tree.parent != number - 1) | (children[tree.parent] > 1)
-    depth = tree.depth[begins].tolist()
-    first = [*begins.nonzero()[:, 0].tolist(), len(number)]
-    own = [slice(*pair) for pair in pairwise(first)]
-    parts = [Part(each, each) for each in own]
-    for k, each in enumerate(own):
-        after = (j for j in range(k + 1, len(own)) if depth[j] <= depth[k])
-        end = first[next(after, len(own))]
-        if end > each.stop:
-            parts.append(Part(slice(each.stop, end), each))
+    leaves = tree.parent != number - 1  # the row before
+    first = leaves.nonzero()[:, 0].tolist()
+    depth, parent = tree.depth[leaves].tolist(), tree.parent[leaves].tolist()
+    branches = [slice(*pair) for pair in pairwise([*first, len(number)])]
+    parts = [Part(branch, branch) for branch in branches]
+    hanging: dict[int, slice] = {}  # on each node, from the first that does to the end of the last
+    for k, (start, on) in enumerate(zip(first, parent, strict=True)):
+        after = (first[j] for j in range(k + 1, len(first)) if depth[j] <= depth[k])
+        if on != start:
+            hanging[on] = slice(hanging.get(on, slice(start, 0)).start, next(after, len(number)))
+    for on, behind in hanging.items():
+        branch = branches[bisect_right(first, on) - 1]
+        parts.append(Part(behind, slice(branch.start, on + 1)))
     return parts
 
 
@@ -88,7 +89,7 @@ class Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: list[Part], scale: float
     ) -> Tensor:
-        """The first parts are each node's own stretch."""
+        """The first parts are each node's own branch."""
         found = torch.empty_like(query)
         weight = found.new_empty(query.shape[:-1], dtype=torch.float32)
         for part in parts:
@@ -149,8 +150,8 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
 
 def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     """Logits (n, vocabulary), and which of them each of a row's last tokens was said from."""
-    tree = tree_of(ids, length)
-    asked, which = tree.parent[tree.node[:, -kept:]].unique(return_inverse=True)
+    tree = tree_of(ids, (length - 1).clamp(min=1))  # nothing is said after the last
+    asked, which = tree.node[:, -kept - 1 : -1].unique(return_inverse=True)
     token = _parts.set(parts_of(tree))
     try:
         with replaced(inside(model), NAME):
