@@ -379,8 +379,8 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer, monk
     hook.remove()
     inside = mask[:, 4:].bool()
     assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
-    # Node by node there is no padding, and nothing is asked after a row's last token; else sorted by
-    # length, in twos: 2 and 4 tokens, 4 and 6, …
+    # Node by node there is no padding, and nothing is asked after a row's last token; else sorted
+    # by length, in twos: 2 and 4 tokens, 4 and 6, …
     assert spared == (int(mask.sum()) - len(ids) if shared else 2 * (4 + 6 + 6))
     assert sum(computed) - spared == 60
 
