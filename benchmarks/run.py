@@ -28,6 +28,11 @@ def main() -> int:
     if not wanted:
         print(f"There is no row {' '.join(args.only)}. There are: {', '.join(NAMES)}.")
         return 2
+    if not args.page.is_file():
+        print(
+            f"There is no page {args.page} to write the table into: --page names one with a table."
+        )
+        return 2
     os.environ["OMP_NUM_THREADS"] = str(args.threads)  # before torch is there, and for children
     failed = 0
     with tempfile.TemporaryDirectory() as folder:

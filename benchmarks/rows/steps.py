@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 from harness.results import Row, compared
 from harness.timing import Contender, Timing, Timings, interleaved
 from trainers import Clocked, Size, Trainers, use_threads
@@ -11,6 +12,7 @@ from crt.tasks.grade import Grader
 
 from . import Setting
 
+STEPS = 3  # of ours in a repeat: how many groups are silent differs from batch to batch
 FRESH = (4, 8, 16)  # reference rollouts a problem, drawn anew: docs/performance.md says why few do
 PLAIN, UNIT = "plain GRPO step, same engine", "s / 1,000 tokens"
 SMALL = Size(problems=4, group=4, cap=64)
@@ -44,7 +46,10 @@ def measured(setting: Setting, trainers: Trainers) -> tuple[Timings, list[Timing
     kept(trainers.ids)  # fills the cache
     crt = trainers.ours(kept)
     guard = Clocked(crt, "_decide")
-    contenders: dict[str, Contender] = {"crt": lambda _: trainers.one_step(crt)}
+    steps = 1 if setting.small else STEPS
+    contenders: dict[str, Contender] = {
+        "crt": lambda _: sum(trainers.one_step(crt) for _ in range(steps))
+    }
     if setting.wants("step"):
         stock = trainers.stock()
         contenders["stock"] = lambda _: trainers.one_step(stock)
@@ -53,15 +58,19 @@ def measured(setting: Setting, trainers: Trainers) -> tuple[Timings, list[Timing
             drawn = trainers.reference(count, kept=False)
             contenders[f"fresh {count}"] = lambda _, drawn=drawn: bool(drawn(trainers.ids))
     timings = interleaved(contenders, setting.repeats)
+    deciding = np.array([guard.wall, guard.cpu])[:, steps:].reshape(2, -1, steps).sum(-1)
     plain = [
         Timing(t.wall - wall, t.cpu - cpu, t.work)
-        for t, wall, cpu in zip(timings["crt"], guard.wall[1:], guard.cpu[1:], strict=True)
+        for t, wall, cpu in zip(timings["crt"], *deciding.tolist(), strict=True)
     ]
+    for count in FRESH if setting.wants("guard-fresh") else ():
+        drawing = timings[f"fresh {count}"]  # in every step as much
+        timings[f"fresh {count}"] = [Timing(t.wall * steps, t.cpu * steps, t.work) for t in drawing]
     return timings, plain
 
 
 def fresh(timings: Timings, plain: list[Timing], told: str) -> Row:
-    """A plain step and the reference's rollouts after it, against the plain step alone."""
+    """Plain steps and the reference's rollouts for each, against the plain steps alone."""
 
     def against(count: int) -> Row:
         return compared(
