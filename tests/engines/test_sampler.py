@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small import END, WORDS, gpt2, lively, llama, qwen, seeded, sliding
+from small import END, WORDS, gpt2, latent, lively, llama, qwen, seeded, sliding
 from transformers import PreTrainedModel
 
 from crt.engines import sampler, shared_prompt
@@ -14,7 +14,7 @@ from crt.engines.shared_prompt import seats_of
 from crt.errors import EngineError
 
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
-MAKERS = [qwen, sliding, llama, gpt2]
+MAKERS = [qwen, sliding, llama, gpt2, latent]
 
 
 def flat(groups: list[list[Sample]]) -> list[Sample]:
@@ -111,7 +111,7 @@ def test_rows_from_the_end_take_the_places_of_those_that_are_over():
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_shared_prompt_changes_nothing(maker):
     model = lively(maker)
-    assert is_plain(model) == (maker is not sliding)
+    assert is_plain(model) == (maker not in (sliding, latent))
     apart = sample(model, PROMPTS, 8, 20, [END], generator=seeded(), share_prompts=False)
     shared = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
     assert model.config._attn_implementation == "sdpa"  # as it was

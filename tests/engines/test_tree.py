@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small import END, gpt2, lively, llama, qwen, seeded
+from small import END, gpt2, latent, lively, llama, qwen, seeded
 
 from crt.engines.logprobs import logprobs_and_entropies, shares
 from crt.engines.tree import parts_of, tree_of
@@ -127,6 +127,14 @@ def test_with_dropout_rows_are_read_one_by_one():
     model = lively(gpt2)
     assert shares(model, 100)
     assert not shares(model.train(), 100)
+
+
+def test_keys_and_values_of_two_sizes_go_row_by_row():
+    model = lively(latent)
+    ids, length = padded(ROWS)
+    assert not shares(model, ids.numel())
+    said, _ = logprobs_and_entropies(model, ids, length, ids.shape[1] - PROMPT, 1.0)
+    assert said.shape == (len(ROWS), ids.shape[1] - PROMPT)
 
 
 def test_gradient_checkpointing_goes_row_by_row():

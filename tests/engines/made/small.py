@@ -2,6 +2,8 @@
 
 import torch
 from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -40,6 +42,21 @@ def llama() -> PreTrainedModel:
 
 def gpt2() -> PreTrainedModel:
     return GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4))
+
+
+def latent() -> PreTrainedModel:
+    """Keys and values of two sizes."""
+    return DeepseekV3ForCausalLM(
+        DeepseekV3Config(
+            **SHAPE | {"num_key_value_heads": 4},
+            first_k_dense_replace=2,
+            kv_lora_rank=16,
+            q_lora_rank=16,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=8,
+            v_head_dim=8,
+        )
+    )
 
 
 def lively(maker=qwen) -> PreTrainedModel:
