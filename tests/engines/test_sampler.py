@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small import END, WORDS, gpt2, latent, lively, llama, qwen, seeded, sliding
+from small import END, WORDS, gpt2, latent, lively, llama, qwen, qwen3, seeded, sliding
 from transformers import PreTrainedModel
 
 from crt.engines import sampler, shared_prompt
@@ -14,7 +14,7 @@ from crt.engines.shared_prompt import seats_of
 from crt.errors import EngineError
 
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
-MAKERS = [qwen, sliding, llama, gpt2, latent]
+MAKERS = [qwen, qwen3, sliding, llama, gpt2, latent]
 
 
 def flat(groups: list[list[Sample]]) -> list[Sample]:

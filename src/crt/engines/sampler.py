@@ -19,6 +19,7 @@ from crt.engines.attention import is_plain
 from crt.engines.cache import RoomyLayer
 from crt.engines.denormals import denormals_flushed
 from crt.engines.drawing import choose, uniforms
+from crt.engines.lean import lean_forward
 from crt.engines.shared_prompt import Seats, SharedPromptLayer, seats_of, sharing
 from crt.errors import EngineError
 
@@ -226,6 +227,7 @@ def sample(
 
     position = (mask.cumsum(1) - 1).clamp(min=0)
     logits = forward(model, ids, mask, position, cache)
+    lean = lean_forward(model, layers)
     with sharing(model, layers):
         for at in range(max_new_tokens):
             drawn = uniform[live.rollout, at]
@@ -238,8 +240,11 @@ def sample(
             if at == max_new_tokens - 1 or over.all():
                 break
             token = live.after(token, over, layers)
-            seen = live.seen[:, : width + at + 1]
-            logits = forward(model, token[:, None], seen, live.position, cache)
+            if lean is not None:
+                logits = lean(token, live.position)
+            else:
+                seen = live.seen[:, : width + at + 1]
+                logits = forward(model, token[:, None], seen, live.position, cache)
     return spoken.samples(copies)
 
 

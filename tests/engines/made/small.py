@@ -11,6 +11,8 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 WORDS, END = 12, 1
@@ -27,6 +29,11 @@ SHAPE = {
 
 def qwen() -> PreTrainedModel:
     return Qwen2ForCausalLM(Qwen2Config(**SHAPE))
+
+
+def qwen3() -> PreTrainedModel:
+    """Queries and keys are normed, and a head is larger than its share of the layer."""
+    return Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=12))
 
 
 def sliding() -> PreTrainedModel:
