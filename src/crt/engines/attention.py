@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from accelerate.utils import extract_model_from_parallel
-
-flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def inside(model: Any) -> Any:

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.engines.attention import flash, inside, replaced
+from crt.engines.attention import inside, replaced
 
 NAME = "crt_tree"
 
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
