@@ -92,14 +92,15 @@ class Together:
     """Linear layers that read the same, behind a norm, as one."""
 
     def __init__(self, norm: Any, *layers: Any) -> None:
-        self.epsilon = norm.variance_epsilon
-        self.weight = (torch.cat([layer.weight for layer in layers]) * norm.weight).t().contiguous()
+        self.epsilon, self.scale = norm.variance_epsilon, norm.weight
+        self.weight = torch.cat([layer.weight for layer in layers]).t().contiguous()
         told = layers[0].bias is not None
         self.bias = torch.cat([layer.bias for layer in layers]) if told else None
 
     def __call__(self, values: Tensor) -> Tensor:
         """What they say, one behind the other."""
         read = values * values.square().mean(-1, True).add_(self.epsilon).rsqrt_()
+        read = read.mul_(self.scale)  # as the model does, also where numbers overflow
         return (
             read @ self.weight if self.bias is None else torch.addmm(self.bias, read, self.weight)
         )
