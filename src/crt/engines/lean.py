@@ -1,9 +1,9 @@
 """A small Llama's next token, straight from its weights.
 
 Of a step of a million parameters a quarter is not arithmetic but calls, a hundred a layer. Written
-out, a layer needs half of them: weights that read the same stand side by side with the norm before
-them, and queries and keys turn together. Other models, and larger ones, to which calls are
-nothing, take their own way.
+out, a layer needs half of them: weights that read the same stand side by side behind one norm, and
+queries and keys turn together. Other models, and larger ones, to which calls are nothing, take
+their own way.
 """
 
 from collections.abc import Sequence
