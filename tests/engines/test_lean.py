@@ -1,5 +1,6 @@
 """A model that is written out says what it says by its own forward, and only such a model is."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +90,15 @@ def test_who_listens_inside_hears_the_model():
     assert len(heard) > 1
     hook.remove()
     assert written_out(model)
+
+
+def test_what_was_put_in_the_place_of_a_part_is_asked():
+    model = lively(llama)
+    norm = model.model.norm
+    norm.forward = lambda values: 0 * values
+    assert not written_out(model)
+    said = sample(model, PROMPTS, 2, 5, [], generator=seeded())[0][0]
+    torch.testing.assert_close(torch.tensor(said.logprobs), torch.full((5,), -math.log(WORDS)))
 
 
 def test_lora_is_not():

@@ -23,11 +23,13 @@ def lean_forward(model: Any, caches: Sequence[Any]) -> "Lean | None":
     """Of a model that may be written out: small, as its family builds it, nobody listens inside."""
     parts = list(model.modules())
     mixed = hasattr(model, "_original_forward")  # accelerate's, within which precision is lower
+    changed = any("forward" in vars(part) for part in parts[1:])
     lean = (
         isinstance(caches[0], SharedPromptLayer)
         and type(model) in FAMILIES
         and model.dtype == torch.float32
         and not mixed
+        and not changed
         and model.num_parameters() <= SMALL
         and all(type(part) is nn.Linear for part in parts if hasattr(part, "in_features"))
         and not any(part._forward_hooks or part._forward_pre_hooks for part in parts)

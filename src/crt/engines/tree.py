@@ -63,9 +63,9 @@ class Part:
 def parts_of(tree: Tree) -> list[Part]:
     """Every branch asks itself; then what hangs on it asks, so that each ancestor is asked once."""
     number = torch.arange(len(tree.parent), device=tree.parent.device)
-    leaves = tree.parent != number - 1  # the row before
-    first = leaves.nonzero()[:, 0].tolist()
-    depth, parent = tree.depth[leaves].tolist(), tree.parent[leaves].tolist()
+    begins = tree.parent != number - 1  # a branch: it does not go on from the node before
+    first = begins.nonzero()[:, 0].tolist()
+    depth, parent = tree.depth[begins].tolist(), tree.parent[begins].tolist()
     branches = [slice(*pair) for pair in pairwise([*first, len(number)])]
     parts = [Part(branch, branch) for branch in branches]
     hanging: dict[int, slice] = {}  # on each node, from the first that does to the end of the last
