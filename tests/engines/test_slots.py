@@ -2,42 +2,10 @@
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from small import END, gpt2, lively, llama, qwen, sliding
 
 from crt.engines.slots import Ask, SlotBatch
 from crt.errors import EngineError
-
-WORDS, END = 24, 1
-SHAPE = {
-    "vocab_size": WORDS,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-MAKERS = {
-    "qwen": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4)),
-}
-
-
-def lively(name="qwen"):
-    """An untrained model that is far from indifferent."""
-    torch.manual_seed(0)
-    model = MAKERS[name]().eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(4)
-    return model
 
 
 def batch_of(model, slots=8, room=64, ends=(END,)):
@@ -66,10 +34,10 @@ def alone(model, ask, ends=(END,)):
     return tokens(run(batch, batch.admit([ask])), ask.key)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_alone_and_in_a_busy_batch_the_same(name):
-    model = lively(name)
-    asks = [Ask(i, [2 + i, 3, 4 + 2 * i][: 1 + i % 3], 10 + 3 * i, temperature=0) for i in range(6)]
+@pytest.mark.parametrize("maker", [qwen, llama, gpt2])
+def test_alone_and_in_a_busy_batch_the_same(maker):
+    model = lively(maker)
+    asks = [Ask(i, [2 + i, 3, 4 + i][: 1 + i % 3], 10 + 3 * i, temperature=0) for i in range(6)]
     expected = {ask.key: alone(model, ask) for ask in asks}
     batch = batch_of(model, slots=4)
     told = batch.admit(asks[:2])
@@ -148,6 +116,5 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_sliding_windows_are_refused():
-    config = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=3, max_window_layers=1)
     with pytest.raises(EngineError, match="sliding_attention"):
-        batch_of(Qwen2ForCausalLM(config))
+        batch_of(lively(sliding))
