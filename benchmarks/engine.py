@@ -1,9 +1,11 @@
 """What each part of the engine brings: the update and the sampler, with and without it, in turns.
 
 Usage: python benchmarks/engine.py [--model pocket] [--problems 16] [--group 16] [--repeats 3]
+                                   [--profile]
 
 Real rollouts of the pocket model, or of a checkpoint of it. CPU seconds of a whole batch, one
-thread, medians of the repeats.
+thread, medians of the repeats. With --profile, what the sampler and the update of our trainer
+consist of instead, by torch's profiler.
 """
 
 import argparse
@@ -13,16 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 from trl.kernels import ChunkedLogProbFunction
 
+from crt.engines import sampler
 from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import logprobs_and_entropies
 from crt.engines.models import load_model
 from crt.engines.padding import left_aligned
-from crt.engines.sampler import Sample, left_padded, sample
+from crt.engines.sampler import Sample, left_padded
 from crt.tasks.datasets import load
 from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
@@ -45,15 +50,20 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = Bench(args.model, args.problems, args.group)
     print(bench.in_common())
-    sampler = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
+    if args.profile:
+        for name, run in {"sampler": bench.sampled, "update": bench.update}.items():
+            print(f"{name}\n{profiled(run)}")
+        return
+    pages = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
     work: dict[str, Callable[[], object]] = {
-        f"sampler, {sampler}, every rollout a row, its prompt in it": bench.sampled_apart,
-        f"sampler, {sampler}, what rollouts have in common in one row": lambda: bench.sampled(
-            False
+        f"sampler, {pages}, every rollout a row, its prompt in it": bench.sampled_apart,
+        f"sampler, {pages}, what rollouts have in common in one row": lambda: bench.sampled(
+            share=False
         ),
-        f"sampler, {sampler}, and the prompt's keys once for its group": lambda: bench.sampled(
-            True
+        f"sampler, {pages}, and the prompt's keys once for its group": lambda: bench.sampled(
+            lean=False
         ),
+        f"sampler, {pages}, and the small Llama written out": bench.sampled,
     }
     for name, how in UPDATES.items():
         work[f"update, {name}"] = lambda how=how: bench.update(*how)
@@ -75,7 +85,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--problems", type=int, default=16)
     parser.add_argument("--group", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--profile", action="store_true")
     return parser.parse_args()
+
+
+def profiled(run: Callable[[], object]) -> str:
+    """The operations that take most, after one run that warms up."""
+    run()
+    with profile(activities=[ProfilerActivity.CPU]) as told:
+        run()
+    return told.key_averages().table("self_cpu_time_total", row_limit=15)
 
 
 class Bench:
@@ -87,7 +106,7 @@ class Bench:
         self.model, self.ends, self.group = loaded.model, loaded.files.ends, group
         asked = load(f"pocket/train:{problems}").problems
         self.prompts = [list(render(problem, template).token_ids) for problem in asked]
-        groups = self.sampled(True)
+        groups = self.sampled()
         pairs = [(p, one.tokens) for p, of in zip(self.prompts, groups, strict=True) for one in of]
         self.rollouts = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
 
@@ -100,25 +119,28 @@ class Bench:
             f"{len(told)} responses, {len(set(told))} distinct"
         )
 
-    def sampled(self, share: bool) -> list[list[Sample]]:
+    def sampled(self, share: bool = True, lean: bool = True) -> list[list[Sample]]:
         """The same rollouts every time."""
         self.model.eval()
         stream = torch.Generator().manual_seed(0)
-        return sample(
-            self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
-            share_prompts=share,
-        )  # fmt: skip
+        with nullcontext() if lean else patch.object(sampler, "lean_forward", lambda *_: None):
+            return sampler.sample(
+                self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
+                share_prompts=share,
+            )  # fmt: skip
 
     def sampled_apart(self) -> object:
         """As many rollouts, none of which shares a row with another."""
         self.model.eval()
         prompts = [prompt for prompt in self.prompts for _ in range(self.group)]
         stream = torch.Generator().manual_seed(0)
-        return sample(
+        return sampler.sample(
             self.model, prompts, 1, CAP, self.ends, generator=stream, share_prompts=False
         )  # fmt: skip
 
-    def update(self, rows: int, aligned: bool, flushed: bool, logits: str) -> None:
+    def update(
+        self, rows: int = 16, aligned: bool = True, flushed: bool = True, logits: str = "tree"
+    ) -> None:
         """The gradient of all responses' log-probability, in micro-batches of rows alike."""
         said = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree}[logits]
         self.model.train()
