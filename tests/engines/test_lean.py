@@ -6,31 +6,32 @@ from collections.abc import Callable
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from small import END, WORDS, gpt2, latent, lively, llama, qwen, qwen3, seeded, sliding
-from torch import nn
+from small import (
+    END,
+    SHAPE,
+    WORDS,
+    biased,
+    gpt2,
+    latent,
+    lively,
+    llama,
+    qwen,
+    qwen3,
+    seeded,
+    sliding,
+)
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from crt.engines import lean, sampler, shared_prompt
-from crt.engines.lean import Lean, lean_forward
-from crt.engines.sampler import layers_for, sample
+from crt.engines import lean, reading, shared_prompt
+from crt.engines.reading import LeanReader, layers_for, reader_of
+from crt.engines.sampler import sample
 
 PROMPTS = [[3, 4], [5], [2, 6, 7]]
 
 
-def biased() -> PreTrainedModel:
-    """As the pocket model: every projection of attention with a bias, which is not 0."""
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    config = LlamaConfig(**shape, vocab_size=WORDS, num_attention_heads=4, attention_bias=True)
-    model = LlamaForCausalLM(config)
-    for name, weight in model.named_parameters():
-        if name.endswith(("bias", "norm.weight")):
-            nn.init.normal_(weight, 0.5)
-    return model
-
-
 def written_out(model: PreTrainedModel, share: bool = True) -> bool:
     layers = layers_for(model, torch.ones(2, 3, dtype=torch.long), 2, 5, share)
-    return isinstance(lean_forward(model, layers), Lean)
+    return isinstance(reader_of(model, layers, None, 0), LeanReader)
 
 
 @pytest.mark.parametrize("maker", [llama, qwen, qwen3, biased])
@@ -40,17 +41,17 @@ def test_it_says_what_the_model_says(
 ):
     monkeypatch.setattr(shared_prompt, "BLOCK", 4)  # so that rollouts fill several
     model, steps = lively(maker), 0
-    forward = sampler.forward
+    forward = reading.forward
 
     def counted(*args):
         nonlocal steps
         steps += 1
         return forward(*args)
 
-    monkeypatch.setattr(sampler, "forward", counted)
+    monkeypatch.setattr(reading, "forward", counted)
     ours = sample(model, PROMPTS, 6, 20, [END], generator=seeded(), top_p=top_p)
-    assert steps == 1  # the prompts
-    monkeypatch.setattr(sampler, "lean_forward", lambda *_: None)
+    assert steps == 0
+    monkeypatch.setattr(reading, "may_be_lean", lambda _: False)
     theirs = sample(model, PROMPTS, 6, 20, [END], generator=seeded(), top_p=top_p)
     assert steps > 10
     for mine, own in zip(ours, theirs, strict=True):
@@ -58,6 +59,27 @@ def test_it_says_what_the_model_says(
         for said, other in zip(mine, own, strict=True):
             expected = torch.tensor(other.logprobs)
             torch.testing.assert_close(torch.tensor(said.logprobs), expected, atol=1e-5, rtol=0)
+
+
+def test_prompts_that_begin_alike_and_end_within_each_other():
+    """What they have in common is read once, and each is at its own place."""
+    model = lively(llama)
+    prompts = [[3, 4], [3, 4, 5, 6], [3, 4, 5, 2], [7]]
+    groups = sample(model, prompts, 4, 8, [END], generator=seeded())
+    for prompt, group in zip(prompts, groups, strict=True):
+        for said in group:
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([prompt + said.tokens])).logits[0]
+            expected = logits[len(prompt) - 1 : -1].log_softmax(-1)
+            own = expected.gather(1, torch.tensor(said.tokens)[:, None])[:, 0]
+            torch.testing.assert_close(torch.tensor(said.logprobs), own, atol=1e-5, rtol=0)
+
+
+def test_an_activation_of_its_own_is_not():
+    def relu() -> PreTrainedModel:
+        return LlamaForCausalLM(LlamaConfig(**SHAPE, hidden_act="relu"))
+
+    assert not written_out(lively(relu))
 
 
 def test_its_weights_are_those_of_now():

@@ -22,7 +22,9 @@ from crt.engines import local, logprobs
 from crt.engines.local import CRTTrainer
 from crt.engines.logprobs import fits
 from crt.engines.padding import left_aligned, packed, said_once
+from crt.engines.rollouts import FastRollouts
 from crt.errors import ConfigError
+from crt.tasks.prompts import Prompt
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
@@ -73,6 +75,8 @@ def trainer(
     on_step = changes.pop("on_step", None)
     truncated_as = changes.pop("truncated_as", "wrong")
     peft_config = changes.pop("peft_config", None)
+    rollout_func = changes.pop("rollout_func", None)
+    off_policy = changes.pop("off_policy", False)
     rows = [{"prompt": " ".join("abcdef"[: 1 + i % 5]), "problem_id": f"p{i}"} for i in range(80)]
     settings = {
         "output_dir": str(folder),
@@ -111,7 +115,17 @@ def trainer(
         truncated_as=truncated_as,
         on_step=on_step,
         peft_config=peft_config,
+        rollout_func=rollout_func,
+        off_policy=off_policy,
     )
+
+
+def fast_rollouts(tokenizer) -> FastRollouts:
+    texts = [" ".join("abcdef"[:n]) for n in range(1, 6)]
+    asked = [Prompt(text, (), text, tuple(tokenizer.encode(text)), False) for text in texts]
+    fast = FastRollouts(asked, 0, 8, 1.0)
+    fast.token_ids = {prompt.text: list(prompt.token_ids) for prompt in asked}
+    return fast
 
 
 def test_the_reference_decides_the_goal(tmp_path, tokenizer):
@@ -327,6 +341,39 @@ def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
                   gradient_accumulation_steps=PROBLEMS * GROUP)  # fmt: skip
     one.train()
     assert one.state.log_history[0]["entropy"] > 2.0  # ln 13 is 2.56, and the model is indifferent
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_what_was_sampled_is_not_computed_again(tmp_path, tokenizer, monkeypatch, beta):
+    """From the sampler's tape the same weights come, and the policy goes forwards once a batch."""
+    tiny_model().save_pretrained(tmp_path / "reference")
+    runs, again, forward = [], [], logprobs.forward
+
+    def counted(model, *args):
+        again[-1] += model.training
+        return forward(model, *args)
+
+    monkeypatch.setattr(logprobs, "forward", counted)
+    for taped in (True, False):
+        again.append(0)
+        one = trainer(
+            tmp_path, tokenizer, LengthOnly(), steps=3, beta=beta,
+            rollout_func=fast_rollouts(tokenizer),
+        )  # fmt: skip
+        one.tape = one.tape if taped else None
+        one.train()
+        weights = torch.cat([p.detach().flatten() for p in one.model.parameters()])
+        figures = [(row["entropy"], row["grad_norm"]) for row in one.state.log_history[:3]]
+        runs.append((weights, figures))
+    assert again == [0, 3 * 2]  # micro-batches
+    (weights, figures), (others, other_figures) = runs
+    torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
+    assert np.array(figures) == pytest.approx(np.array(other_figures), rel=1e-4)
+
+
+def test_another_models_responses_are_on_no_tape(tmp_path, tokenizer):
+    one = trainer(tmp_path, tokenizer, LengthOnly(), off_policy=True)
+    assert one.tape is None
 
 
 @pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])

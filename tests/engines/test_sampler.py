@@ -7,7 +7,7 @@ import torch
 from small import END, WORDS, gpt2, latent, lively, llama, qwen, qwen3, seeded, sliding
 from transformers import PreTrainedModel
 
-from crt.engines import sampler, shared_prompt
+from crt.engines import reading, shared_prompt
 from crt.engines.attention import is_plain
 from crt.engines.sampler import Sample, parted, sample
 from crt.engines.shared_prompt import seats_of
@@ -190,7 +190,7 @@ def test_refuses_layers_it_cannot_cache():
     config = SimpleNamespace(layer_types=["linear_attention"], num_hidden_layers=1)
     model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: config))
     with pytest.raises(EngineError, match="linear_attention"):
-        sampler.layers_for(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]
+        reading.layers_for(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]
 
 
 def test_rows_of_one_prompt_sit_together():

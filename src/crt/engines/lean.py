@@ -1,108 +1,315 @@
-"""A small Llama's next token, straight from its weights.
+"""A small Llama straight from its weights, forwards and backwards.
 
 Of a step of a million parameters a quarter is not arithmetic but calls, a hundred a layer. Written
 out, a layer needs half of them: weights that read the same stand side by side behind one norm, and
-queries and keys turn together. Other models, and larger ones, to which calls are nothing, take
+queries and keys turn together. What it takes to go backwards can be kept on the way, so that an
+update need not go forwards again. Other models, and larger ones, to which calls are nothing, take
 their own way.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
 
-from crt.engines.shared_prompt import SharedPromptLayer
+from crt.engines.tree import Part, attended_back
 
 FAMILIES = (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 SMALL = 2**22  # parameters
+PIECE = 256  # nodes that go backwards together: all that a layer makes of them fits into a cache
+
+silu_backward = torch.ops.aten.silu_backward.grad_input
 
 
-def lean_forward(model: Any, caches: Sequence[Any]) -> "Lean | None":
-    """Of a model that may be written out: small, as its family builds it, nobody listens inside."""
+def may_be_lean(model: Any) -> bool:
+    """Whether a model may be written out: small, as its family builds it, nobody listens inside."""
     parts = list(model.modules())
     mixed = hasattr(model, "_original_forward")  # accelerate's, within which precision is lower
     changed = any("forward" in vars(part) for part in parts[1:])
-    lean = (
-        isinstance(caches[0], SharedPromptLayer)
-        and type(model) in FAMILIES
+    return (
+        type(model) in FAMILIES
         and model.dtype == torch.float32
         and not mixed
         and not changed
         and model.num_parameters() <= SMALL
+        and model.config.hidden_act == "silu"
         and all(type(part) is nn.Linear for part in parts if hasattr(part, "in_features"))
         and not any(part._forward_hooks or part._forward_pre_hooks for part in parts)
     )
-    return Lean(model, caches) if lean else None
+
+
+class Kept(NamedTuple):
+    """Of nodes in a layer, what it takes to go backwards, or where it is to be put."""
+
+    hidden: Tensor  # (nodes, size), as they came
+    told: Tensor  # queries, keys and values, before they turn
+    found: Tensor  # in attention
+    weight: Tensor  # (nodes, heads), the logarithm of what the scores add up to
+    after: Tensor  # as they left attention
+    wide: Tensor  # gate and up
+
+
+NOWHERE: Any = Kept(*[None] * 6)  # pyright: ignore[reportArgumentType]
+
+Attend = Callable[[int, Tensor, Tensor, Tensor, Kept], Tensor]
+
+
+class Gradients(dict[Tensor, Tensor]):
+    """Of weights, added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together: dict[Tensor, Tensor] = {}
+
+    def of(self, *weights: Tensor) -> Tensor:
+        """Those of weights that stand one below the other, as one."""
+        first = weights[0]
+        if first not in self.together:
+            rows = [len(weight) for weight in weights]
+            self.together[first] = first.new_zeros(sum(rows), *first.shape[1:])
+            self.update(zip(weights, self.together[first].split(rows), strict=True))
+        return self.together[first]
 
 
 class Lean:
-    """The forward of one more token a row, with these caches."""
+    """The model as it is now."""
 
-    def __init__(self, model: Any, caches: Sequence[SharedPromptLayer]) -> None:
+    def __init__(self, model: Any) -> None:
         self.inner = model.model
         self.head = Together(self.inner.norm, model.lm_head)
-        layers = zip(self.inner.layers, caches, strict=True)
-        self.layers = [Layer(layer, cache) for layer, cache in layers]
+        self.layers = [Layer(layer) for layer in self.inner.layers]
 
-    def __call__(self, token: Tensor, position: Tensor) -> Tensor:
-        """Logits (rows, vocabulary) after tokens (rows,) at positions (rows, 1)."""
-        hidden = self.inner.embed_tokens(token)
-        cos, sin = self.inner.rotary_emb(hidden, position)
+    def __call__(
+        self, token: Tensor, position: Tensor, attend: Attend, rooms: Sequence[Kept]
+    ) -> Tensor:
+        """Tokens (nodes,) at positions (nodes,) as they leave the last layer, (nodes, size).
+
+        What is to be kept of each layer goes into its room; there is one more, for what leaves.
+        """
+        turn = self.turn(position)
+        hidden = torch.index_select(self.inner.embed_tokens.weight, 0, token, out=rooms[0].hidden)
+        for number, layer in enumerate(self.layers):
+            told = layer.projected(hidden, rooms[number].told)
+            found = attend(number, *layer.asking(told, turn), rooms[number])
+            hidden = layer.left(hidden, found, rooms[number], rooms[number + 1].hidden)
+        return hidden
+
+    def back(
+        self,
+        gradient: Tensor,
+        kept: Sequence[Kept],
+        nodes: Tensor,
+        position: Tensor,
+        parts: Sequence[Part],
+    ) -> tuple[Tensor, Gradients]:
+        """From the gradient of what left the last layer to that of what came to the first.
+
+        `nodes` are where those that go backwards are in what is kept. Those of weights besides.
+        """
+        gradient, found, turn = gradient.clone(), Gradients(), self.turn(position)
+        for layer, of_layer in reversed(list(zip(self.layers, kept[:-1], strict=True))):
+            layer.back(gradient, of_layer, nodes, turn, parts, found)
+        return gradient, found
+
+    def turn(self, position: Tensor) -> "Turn":
+        """Of queries and keys at these positions."""
+        cos, sin = self.inner.rotary_emb(self.inner.embed_tokens.weight, position[:, None])
         first, second = sin.chunk(2, -1)
-        sin = torch.cat([-first, second], -1)  # of what is half a turn away
-        for layer in self.layers:
-            hidden = layer(hidden, cos, sin)
-        return self.head(hidden)
+        return Turn(cos, torch.cat([-first, second], -1))
+
+
+class Turn(NamedTuple):
+    """By which queries and keys (nodes, heads, size) tell where they are."""
+
+    cos: Tensor  # (nodes, 1, size)
+    sin: Tensor  # of what is half a turn away
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Turns them."""
+        return torch.addcmul(values * self.cos, values.roll(values.shape[-1] // 2, -1), self.sin)
+
+    def back(self, gradient: Tensor) -> Tensor:
+        """Turns their gradient back."""
+        away = (gradient * self.sin).roll(gradient.shape[-1] // 2, -1)
+        return away.addcmul_(gradient, self.cos)
+
+    def of(self, some: slice) -> "Turn":
+        """For some of the nodes."""
+        return Turn(self.cos[some], self.sin[some])
 
 
 class Layer:
-    """A layer of the model, with its cache."""
+    """A layer of the model."""
 
-    def __init__(self, layer: Any, cache: SharedPromptLayer) -> None:
-        self.cache, self.attention, self.mlp = cache, layer.self_attn, layer.mlp
+    def __init__(self, layer: Any) -> None:
+        self.attention, self.mlp = layer.self_attn, layer.mlp
         projections = [self.attention.q_proj, self.attention.k_proj, self.attention.v_proj]
-        self.heads = [each.out_features // self.attention.head_dim for each in projections]
+        self.size, self.scale = self.attention.head_dim, self.attention.scaling
+        self.heads = [each.out_features // self.size for each in projections]
         self.projected = Together(layer.input_layernorm, *projections)
         self.widened = Together(
             layer.post_attention_layernorm, self.mlp.gate_proj, self.mlp.up_proj
         )
+        normed = hasattr(self.attention, "q_norm")
+        self.norms = [Norm(self.attention.q_norm), Norm(self.attention.k_norm)] if normed else None
 
-    def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """(rows, size) to the same."""
-        hidden = hidden + self.attended(hidden, cos, sin)
-        gate, up = self.widened(hidden).chunk(2, -1)
-        return hidden.add_(self.mlp.down_proj(self.mlp.act_fn(gate).mul_(up)))
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of what is kept of a node, in order."""
+        size, wide = self.projected.weight.shape[0], self.widened.weight.shape[1]
+        queries = self.heads[0]
+        return size, sum(self.heads) * self.size, queries * self.size, queries, size, wide
 
-    def attended(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """What the rows find in their past, after they have told it their keys and values."""
+    def asking(self, told: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (nodes, heads, size) each, of what was projected."""
         queries, keys, values = self.heads
-        told = self.projected(hidden).unflatten(1, (-1, self.attention.head_dim))
-        turning, value = told.split([queries + keys, values], 1)
-        if hasattr(self.attention, "q_norm"):
-            query, key = turning.split([queries, keys], 1)
-            turning = torch.cat([self.attention.q_norm(query), self.attention.k_norm(key)], 1)
-        away = turning.roll(turning.shape[-1] // 2, -1)
-        query, key = torch.addcmul(turning * cos, away, sin).split([queries, keys], 1)
-        self.cache.update(key[:, :, None], value[:, :, None])
-        found = self.cache.attended(query.unflatten(1, (keys, -1)), self.attention.scaling)
-        return self.attention.o_proj(found.flatten(1))
+        turning, value = told.unflatten(1, (-1, self.size)).split([queries + keys, values], 1)
+        if self.norms is not None:
+            each = zip(self.norms, turning.split([queries, keys], 1), strict=True)
+            turning = torch.cat([norm(some) for norm, some in each], 1)
+        query, key = turn(turning).split([queries, keys], 1)
+        return query, key, value
+
+    def left(self, hidden: Tensor, found: Tensor, room: Kept, left: Tensor | None) -> Tensor:
+        """Nodes as they leave, from what they came as and what they found in attention."""
+        after = plus_linear(hidden, self.attention.o_proj, found, room.after)
+        gate, up = self.widened(after, room.wide).chunk(2, -1)
+        return plus_linear(after, self.mlp.down_proj, silu(gate).mul_(up), left)
+
+    def back(
+        self,
+        gradient: Tensor,
+        kept: Kept,
+        nodes: Tensor,
+        turn: Turn,
+        parts: Sequence[Part],
+        found: Gradients,
+    ) -> None:
+        """Makes the gradient of what left that of what came; those of weights go into `found`."""
+        queries = self.heads[0]
+        whole = kept.found.index_select(0, nodes)
+        through, count = torch.empty_like(whole), len(nodes)
+        for some in pieces(count):
+            after, wide = (each.index_select(0, nodes[some]) for each in (kept.after, kept.wide))
+            self.left_back(gradient[some], after, wide, found)
+            through[some] = linear_back(self.attention.o_proj, whole[some], gradient[some], found)
+        told = kept.told.index_select(0, nodes)
+        asked = [every_head(each, queries) for each in self.asking(told, turn)]
+        back = told.new_empty(count, 3 * queries, self.size)
+        attended_back(
+            every_head(through.unflatten(1, (queries, -1)), queries), asked,
+            every_head(whole.unflatten(1, (queries, -1)), queries),
+            kept.weight.index_select(0, nodes).t()[None], parts, self.scale,
+            [every_head(each, queries) for each in back.chunk(3, 1)],
+        )  # fmt: skip
+        for some in pieces(count):
+            of_told = self.asking_back(back[some], told[some], turn.of(some), found)
+            hidden = kept.hidden.index_select(0, nodes[some])
+            gradient[some] += self.projected.back(of_told, hidden, found)
+
+    def left_back(self, gradient: Tensor, after: Tensor, wide: Tensor, found: Gradients) -> None:
+        """Makes the gradient of what left that of what left attention; `wide` is used up."""
+        gate, up = wide.chunk(2, -1)
+        opened = silu(gate)
+        through = linear_back(self.mlp.down_proj, opened * up, gradient, found)
+        of_up = opened.mul_(through)
+        silu_backward(through.mul_(up), gate, grad_input=gate)
+        up.copy_(of_up)
+        gradient += self.widened.back(wide, after, found)
+
+    def asking_back(self, back: Tensor, told: Tensor, turn: Turn, found: Gradients) -> Tensor:
+        """The gradient of what was projected, from that of every head's query, key and value."""
+        queries, keys, _ = self.heads
+        if keys < queries:  # heads that share a key
+            query, *shared = back.chunk(3, 1)
+            summed = [each.unflatten(1, (keys, -1)).sum(2) for each in shared]
+            back = torch.cat([query, *summed], 1)
+        turning = back[:, : queries + keys]
+        turned = turn.back(turning)
+        if self.norms is not None:
+            came = told.unflatten(1, (-1, self.size))[:, : queries + keys]
+            both = (each.split([queries, keys], 1) for each in (turned, came))
+            each = zip(self.norms, *both, strict=True)
+            turned = torch.cat([norm.back(some, raw, found) for norm, some, raw in each], 1)
+        turning.copy_(turned)
+        return back.flatten(1)
+
+
+def pieces(count: int) -> Iterator[slice]:
+    """So many nodes, a few at once."""
+    for first in range(0, count, PIECE):
+        yield slice(first, min(first + PIECE, count))
+
+
+def every_head(values: Tensor, heads: int) -> Tensor:
+    """(nodes, perhaps fewer heads, size) as attention takes them, (1, heads, nodes, size)."""
+    share = heads // values.shape[1]
+    values = values if share == 1 else values.repeat_interleave(share, 1)
+    return values.transpose(0, 1)[None]
+
+
+class Norm:
+    """A norm of the model."""
+
+    def __init__(self, norm: Any) -> None:
+        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(..., size), of length 1 on average, times the weight."""
+        # as the model does, also where numbers overflow
+        return (values * self.shrunk(values)).mul_(self.weight)
+
+    def shrunk(self, values: Tensor) -> Tensor:
+        """By how much, (..., 1)."""
+        return values.square().mean(-1, True).add_(self.epsilon).rsqrt_()
+
+    def back(self, gradient: Tensor, values: Tensor, found: Gradients) -> Tensor:
+        """The gradient of the values, from that of what it says of them."""
+        shrunk = self.shrunk(values)
+        normed = values * shrunk
+        product = gradient * normed
+        found.of(self.weight).add_(product.flatten(0, -2).sum(0))
+        along = (product @ self.weight).div_(values.shape[-1])[..., None]
+        return (gradient * self.weight).addcmul_(normed, along, value=-1).mul_(shrunk)
 
 
 class Together:
     """Linear layers that read the same, behind a norm, as one."""
 
     def __init__(self, norm: Any, *layers: Any) -> None:
-        self.epsilon, self.scale = norm.variance_epsilon, norm.weight
+        self.norm, self.layers = Norm(norm), layers
         self.weight = torch.cat([layer.weight for layer in layers]).t().contiguous()
         told = layers[0].bias is not None
         self.bias = torch.cat([layer.bias for layer in layers]) if told else None
 
-    def __call__(self, values: Tensor) -> Tensor:
+    def __call__(self, values: Tensor, room: Tensor | None = None) -> Tensor:
         """What they say, one behind the other."""
-        read = values * values.square().mean(-1, True).add_(self.epsilon).rsqrt_()
-        read = read.mul_(self.scale)  # as the model does, also where numbers overflow
-        return (
-            read @ self.weight if self.bias is None else torch.addmm(self.bias, read, self.weight)
-        )
+        read = self.norm(values)
+        if self.bias is None:
+            return torch.mm(read, self.weight, out=room)
+        return torch.addmm(self.bias, read, self.weight, out=room)
+
+    def back(self, gradient: Tensor, values: Tensor, found: Gradients) -> Tensor:
+        """The gradient of the values, from that of what they say."""
+        read = self.norm(values)
+        found.of(*(layer.weight for layer in self.layers)).addmm_(gradient.t(), read)
+        if self.bias is not None:
+            found.of(*(layer.bias for layer in self.layers)).add_(gradient.sum(0))
+        return self.norm.back(gradient @ self.weight.t(), values, found)
+
+
+def plus_linear(so_far: Tensor, layer: Any, read: Tensor, room: Tensor | None) -> Tensor:
+    """What a linear layer says, added to what there is."""
+    said = torch.addmm(so_far, read, layer.weight.t(), out=room)
+    return said if layer.bias is None else said.add_(layer.bias)
+
+
+def linear_back(layer: Any, read: Tensor, gradient: Tensor, found: Gradients) -> Tensor:
+    """The gradient of what a linear layer has read, from that of what it said."""
+    found.of(layer.weight).addmm_(gradient.t(), read)
+    if layer.bias is not None:
+        found.of(layer.bias).add_(gradient.sum(0))
+    return gradient @ layer.weight

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from crt.engines.attention import inside, is_plain
-from crt.engines.tree import logits_before
+from crt.engines.tape import Tape, recalled
+from crt.engines.tree import forward, tree_of
 
 FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms and gradients
 
@@ -39,7 +40,12 @@ def shares(model: Any, positions: int) -> bool:
 
 
 def logprobs_and_entropies(
-    model: Any, ids: Tensor, length: Tensor, kept: int, temperature: float
+    model: Any,
+    ids: Tensor,
+    length: Tensor,
+    kept: int,
+    temperature: float,
+    tape: Tape | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(rows, kept) log-probabilities of the last columns' tokens; entropies without gradient.
 
@@ -48,7 +54,7 @@ def logprobs_and_entropies(
     """
     said = ids[:, -kept:]
     if shares(model, said.numel()):
-        logits, which = logits_before(model, ids, length, kept)
+        logits, which = logits_before(model, ids, length, kept, tape)
     else:
         logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1]
         which = torch.arange(said.numel(), device=ids.device).view(said.shape)
@@ -58,3 +64,15 @@ def logprobs_and_entropies(
     with torch.no_grad():
         entropies = -(logprobs.exp() * logprobs).sum(-1)
     return logprobs[which, said], entropies[which]
+
+
+def logits_before(
+    model: Any, ids: Tensor, length: Tensor, kept: int, tape: Tape | None
+) -> tuple[Tensor, Tensor]:
+    """Logits (n, vocabulary), and which of them each of a row's last tokens was said from."""
+    tree = tree_of(ids, (length - 1).clamp(min=1))  # nothing is said after the last
+    asked, which = tree.node[:, -kept - 1 : -1].unique(return_inverse=True)
+    hidden = recalled(model, tape, tree)
+    if hidden is None:
+        return forward(model, tree, asked), which
+    return model.lm_head(model.model.norm(hidden[asked])), which

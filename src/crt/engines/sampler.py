@@ -1,4 +1,4 @@
-"""Fast batched sampling for any causal LM: its own forward, a preallocated cache, no idle rows.
+"""Fast batched sampling for any causal LM: nothing is read twice, and no row is idle.
 
 Rollouts that have said the same so far are one row of the batch: a prompt is read once for its
 group, rows part where their rollouts do, and what is finished leaves. Every rollout has its own
@@ -8,22 +8,18 @@ whom it shares a row with or when the others finish.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
 
-from crt.engines.attention import is_plain
-from crt.engines.cache import RoomyLayer
 from crt.engines.denormals import denormals_flushed
 from crt.engines.drawing import choose, uniforms
-from crt.engines.lean import lean_forward
-from crt.engines.shared_prompt import Seats, SharedPromptLayer, seats_of, sharing
+from crt.engines.reading import Layers, layers_for, reader_of
+from crt.engines.shared_prompt import seats_of
+from crt.engines.tape import Tape
 from crt.errors import EngineError
-
-ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,57 +32,6 @@ class Sample:
     tokens: list[int]
     logprobs: list[float]
     stop: Literal["eos", "length"]
-
-
-class PreallocatedLayer(RoomyLayer):
-    """Of all rows, each with its own copy of the prompt."""
-
-    def __init__(self, rows: int, room: int) -> None:
-        super().__init__(rows, room)
-        self.used = 0
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Stores new keys and values, and returns all there are."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        keys, values = self.stored()
-        rows, start, end = key_states.shape[0], self.used, self.used + key_states.shape[2]
-        self.used = end
-        keys[:rows, :, start:end] = key_states
-        values[:rows, :, start:end] = value_states
-        return keys[:rows, :, :end], values[:rows, :, :end]
-
-    def move(self, source: Tensor, target: Tensor, seats: Seats, rollouts: int) -> None:
-        """Copies rows to where their rollouts go on."""
-        self.copy_rows(source, target, self.used)
-
-    def get_seq_length(self) -> int:
-        """Positions filled so far."""
-        return self.used
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys that a query of this length sees."""
-        return self.used + query_length, 0
-
-
-Layers = list[PreallocatedLayer] | list[SharedPromptLayer]
-
-
-def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, share: bool) -> Layers:
-    """One layer of cache per layer of the model; prompts that many ask are kept once."""
-    config = model.config.get_text_config(decoder=True)
-    other = set(getattr(config, "layer_types", None) or ()) - ATTENTION
-    if other:
-        raise EngineError(
-            f"{type(model).__name__} has layers of type {', '.join(sorted(other))}, which this "
-            "sampler cannot cache. Generate with the model's own `generate` or with vLLM."
-        )
-    rows, count = len(mask) * copies, config.num_hidden_layers
-    if share and is_plain(model):
-        return [SharedPromptLayer(rows, mask) for _ in range(count)]
-    return [PreallocatedLayer(rows, mask.shape[1] + room) for _ in range(count)]
 
 
 def left_padded(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -142,27 +87,26 @@ class Spoken:
 class Live:
     """The rollouts that go on, and the rows of the batch that they share while they agree."""
 
-    def __init__(self, mask: Tensor, copies: int, room: int) -> None:
+    def __init__(self, mask: Tensor, copies: int) -> None:
         self.rollout = torch.arange(len(mask) * copies, device=mask.device)
         self.row = self.rollout // copies  # of each rollout
         self.prompts, self.prompt = len(mask), torch.arange(len(mask), device=mask.device)
-        self.position = mask.sum(1, keepdim=True) - 1  # of each row, as its prompt
-        self.seen = torch.cat([mask, mask.new_ones(len(mask), room)], 1)
+        self.position = mask.sum(1) - 1  # of each row, as its prompt
 
-    def after(self, token: Tensor, over: Tensor, layers: Layers) -> Tensor:
-        """Finished rollouts leave, rows part where rollouts do; returns what each row said."""
+    def after(self, token: Tensor, over: Tensor, layers: Layers) -> "Parting":
+        """Finished rollouts leave, rows part where rollouts do."""
         going = ~over
         self.rollout = self.rollout[going]
         parting = parted(self.row[going], token[going])
         self.row = parting.row
         if len(parting.source) or len(parting.origin) < len(self.position):
             self.prompt = self.prompt[parting.origin]
-            self.position, self.seen = self.position[parting.origin], self.seen[parting.origin]
+            self.position = self.position[parting.origin]
             seats = seats_of(self.prompt, self.prompts)
             for layer in layers:
                 layer.move(parting.source, parting.target, seats, len(self.rollout))
         self.position = self.position + 1
-        return parting.token
+        return parting
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,56 +152,34 @@ def sample(
     top_p: float = 1.0,
     on_token: Callable[[int, int], None] | None = None,
     share_prompts: bool = True,
+    tape: Tape | None = None,
 ) -> list[list[Sample]]:
     """`copies` rollouts of every prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
 
     `generator` is a CPU generator for all, or one for each prompt: the same seeds give the same
     rollouts. Temperature 0 is greedy, with log-probabilities at temperature 1. The model should be
-    in evaluation mode.
+    in evaluation mode. A `tape` keeps what an update of the model needs, if it is written out.
     """
     check(prompts, copies, max_new_tokens)
     device, rows = model.device, len(prompts) * copies
     ids, mask = left_padded(prompts, device)
-    width = ids.shape[1]
     layers = layers_for(model, mask, copies, max_new_tokens, share_prompts)
-    cache = Cache(layers=list(layers))
     uniform = uniforms(generator, rows, max_new_tokens).to(device)
     stops = torch.tensor(sorted(eos_ids), device=device)
-    spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies, max_new_tokens)
+    spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies)
 
-    position = (mask.cumsum(1) - 1).clamp(min=0)
-    logits = forward(model, ids, mask, position, cache)
-    lean = lean_forward(model, layers)
-    with sharing(model, layers):
-        for at in range(max_new_tokens):
-            drawn = uniform[live.rollout, at]
-            token, logprob = choose(logits, live.row, drawn, temperature, top_p)
-            over = torch.isin(token, stops)
-            spoken.add(live.rollout, at, token, logprob, over)
-            if on_token is not None:
-                for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
-                    on_token(rollout, value)
-            if at == max_new_tokens - 1 or over.all():
-                break
-            token = live.after(token, over, layers)
-            if lean is not None:
-                logits = lean(token, live.position)
-            else:
-                seen = live.seen[:, : width + at + 1]
-                logits = forward(model, token[:, None], seen, live.position, cache)
+    reader = reader_of(model, layers, tape, ids.numel() + rows * max_new_tokens)
+    logits = reader.prompts(ids, mask)
+    for at in range(max_new_tokens):
+        drawn = uniform[live.rollout, at]
+        token, logprob = choose(logits, live.row, drawn, temperature, top_p)
+        over = torch.isin(token, stops)
+        spoken.add(live.rollout, at, token, logprob, over)
+        if on_token is not None:
+            for rollout, value in zip(live.rollout.tolist(), token.tolist(), strict=True):
+                on_token(rollout, value)
+        if at == max_new_tokens - 1 or over.all():
+            break
+        said = live.after(token, over, layers)
+        logits = reader.next(said.token, live.position, said.origin)
     return spoken.samples(copies)
-
-
-def forward(
-    model: PreTrainedModel, ids: Tensor, mask: Tensor, position: Tensor, cache: Cache
-) -> Tensor:
-    """Logits of the next token in float32."""
-    result = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=position,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    return result.logits[:, -1].float()

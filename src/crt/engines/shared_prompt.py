@@ -114,16 +114,20 @@ class SharedPromptLayer(CacheLayerMixin):
         """There is always another block."""
         return -1
 
-    def attended(self, query: Tensor, scale: float) -> Tensor:
+    def attended(self, query: Tensor, scale: float, weight: Tensor | None = None) -> Tensor:
         """Of (rows, key heads, share, size), what each row finds in its prompt and its own past.
 
-        The query heads that share a key are queries to it: nothing has to be repeated.
+        The query heads that share a key are queries to it: nothing has to be repeated. `weight`
+        is filled with the logarithm of what the scores add up to.
         """
         query = query * scale
         scores = [self._of_prompt(query), *self._of_own(query)]
-        share = torch.cat(scores, -1).softmax(-1, dtype=torch.float32).to(query.dtype)
+        joined = torch.cat(scores, -1)
+        share = joined.softmax(-1, dtype=torch.float32)
+        if weight is not None:
+            torch.sub(joined.amax(-1), share.amax(-1).log_(), out=weight)
         widths = [score.shape[-1] for score in scores]
-        of_prompt, *of_own = share.split(widths, -1)
+        of_prompt, *of_own = share.to(query.dtype).split(widths, -1)
         found = self._in_prompt(of_prompt)
         for part, (_, values) in zip(of_own, self.blocks, strict=True):
             found += part @ values[: len(part), :, : part.shape[-1]]

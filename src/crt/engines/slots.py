@@ -16,7 +16,8 @@ from transformers.cache_utils import Cache
 
 from crt.engines.cache import RoomyLayer
 from crt.engines.drawing import draw, nucleus
-from crt.engines.sampler import forward, left_padded
+from crt.engines.reading import forward
+from crt.engines.sampler import left_padded
 from crt.errors import EngineError
 
 Stop = Literal["eos", "length"]

@@ -7,6 +7,7 @@ and nothing is padded.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,49 +80,79 @@ def parts_of(tree: Tree) -> list[Part]:
     return parts
 
 
-class Attention(torch.autograd.Function):
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, parts: Sequence[Part], scale: float
+) -> tuple[Tensor, Tensor]:
     """Of every node to itself and its ancestors: (1, heads, nodes, size) from as much of each.
 
     A part comes with the logarithm of its weight, by which it is added to what a node has from
-    other parts. Backwards a part need only know the whole and its weight.
+    other parts; that of the whole is told too. The first parts are each node's own branch.
     """
+    found = torch.empty_like(query)
+    weight = found.new_empty(query.shape[:-1], dtype=torch.float32)
+    for part in parts:
+        told, own = flash(
+            query[:, :, part.asking], key[:, :, part.asked], value[:, :, part.asked],
+            is_causal=part.causal, scale=scale,
+        )  # fmt: skip
+        if part.causal:
+            found[:, :, part.asking], weight[:, :, part.asking] = told, own
+        else:
+            so_far = weight[:, :, part.asking]
+            share = torch.sigmoid(own - so_far)[..., None]
+            found[:, :, part.asking].lerp_(told, share.to(told.dtype))
+            torch.logaddexp(so_far, own, out=so_far)
+    return found, weight
+
+
+def attended_back(
+    gradient: Tensor,
+    asked: Sequence[Tensor],
+    found: Tensor,
+    weight: Tensor,
+    parts: Sequence[Part],
+    scale: float,
+    back: Sequence[Tensor],
+) -> None:
+    """Puts the gradients of the query, key and value that were asked into `back`.
+
+    A part need only know the whole that was found, and its weight.
+    """
+    query, key, value = asked
+    for part in parts:
+        told = flash_backward(
+            gradient[:, :, part.asking], query[:, :, part.asking],
+            key[:, :, part.asked], value[:, :, part.asked],
+            found[:, :, part.asking], weight[:, :, part.asking], 0.0, part.causal, scale=scale,
+        )  # fmt: skip
+        for whole, where, some in zip(
+            back, (part.asking, part.asked, part.asked), told, strict=True
+        ):
+            if part.causal:  # the first of every node
+                whole[:, :, where] = some
+            else:
+                whole[:, :, where] += some
+
+
+class Attention(torch.autograd.Function):
+    """Of every node to its past, for autograd."""
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: list[Part], scale: float
     ) -> Tensor:
-        """The first parts are each node's own branch."""
-        found = torch.empty_like(query)
-        weight = found.new_empty(query.shape[:-1], dtype=torch.float32)
-        for part in parts:
-            told, own = flash(
-                query[:, :, part.asking], key[:, :, part.asked], value[:, :, part.asked],
-                is_causal=part.causal, scale=scale,
-            )  # fmt: skip
-            if part.causal:
-                found[:, :, part.asking], weight[:, :, part.asking] = told, own
-            else:
-                so_far = weight[:, :, part.asking]
-                share = torch.sigmoid(own - so_far)[..., None]
-                found[:, :, part.asking].lerp_(told, share.to(told.dtype))
-                torch.logaddexp(so_far, own, out=so_far)
+        """What is found."""
+        found, weight = attended(query, key, value, parts, scale)
         ctx.save_for_backward(query, key, value, found, weight)
         ctx.parts, ctx.scale = parts, scale
         return found
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of every part, added up."""
-        query, key, value, found, weight = ctx.saved_tensors
-        back = [torch.zeros_like(each) for each in (query, key, value)]
-        for part in ctx.parts:
-            asking, asked = part.asking, part.asked
-            told = flash_backward(
-                gradient[:, :, asking], query[:, :, asking], key[:, :, asked], value[:, :, asked],
-                found[:, :, asking], weight[:, :, asking], 0.0, part.causal, scale=ctx.scale,
-            )  # fmt: skip
-            for whole, where, some in zip(back, (asking, asked, asked), told, strict=True):
-                whole[:, :, where].add_(some)
+        """Of query, key and value."""
+        *asked, found, weight = ctx.saved_tensors
+        back = [torch.empty_like(each) for each in asked]
+        attended_back(gradient, asked, found, weight, ctx.parts, ctx.scale, back)
         return *back, None, None
 
 
@@ -149,10 +180,8 @@ def attend(
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
 
 
-def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[Tensor, Tensor]:
-    """Logits (n, vocabulary), and which of them each of a row's last tokens was said from."""
-    tree = tree_of(ids, (length - 1).clamp(min=1))  # nothing is said after the last
-    asked, which = tree.node[:, -kept - 1 : -1].unique(return_inverse=True)
+def forward(model: Any, tree: Tree, asked: Tensor) -> Tensor:
+    """Logits (n, vocabulary) after the nodes that are asked, by the model's own forward."""
     token = _parts.set(parts_of(tree))
     try:
         with replaced(inside(model), NAME):
@@ -164,4 +193,4 @@ def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[T
             )
     finally:
         _parts.reset(token)
-    return said.logits[0], which
+    return said.logits[0]

@@ -1,6 +1,7 @@
 """Untrained models of a few thousand parameters, for tests of what drives a model."""
 
 import torch
+from torch import nn
 from transformers import (
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
@@ -45,6 +46,17 @@ def sliding() -> PreTrainedModel:
 
 def llama() -> PreTrainedModel:
     return LlamaForCausalLM(LlamaConfig(**SHAPE))
+
+
+def biased() -> PreTrainedModel:
+    """As the pocket model: every projection of attention with a bias, which is not 0."""
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = LlamaConfig(**shape, vocab_size=WORDS, num_attention_heads=4, attention_bias=True)
+    model = LlamaForCausalLM(config)
+    for name, weight in model.named_parameters():
+        if name.endswith(("bias", "norm.weight")):
+            nn.init.normal_(weight, 0.5)
+    return model
 
 
 def gpt2() -> PreTrainedModel:
