@@ -36,14 +36,21 @@ def models(tmp_path_factory) -> Path:
     return folder
 
 
-def alarmed(folder: Path, model: Path, answers: list[str], moment: str = "never", **set_: object):
-    """The run, how it ended, and the same again when it is resumed."""
+def alarmed(
+    folder: Path,
+    model: Path,
+    answers: list[str],
+    moment: str = "never",
+    at: int = 4,
+    **set_: object,
+) -> Done:
+    """The run, and how it ended."""
     data = folder / "data.jsonl"
     rows = [{"id": f"q{i}", "question": f"red {i}", "answer": a} for i, a in enumerate(answers)]
     data.write_text("\n".join(map(json.dumps, rows)))
     settings = {"seed": 5, "method": "crt_1s", "cap": 8, "rate": 1e-3, "kl": 0.0} | set_
     (folder / "r.toml").write_text(RECIPE.format(model=model, data=data, **settings))
-    return train(folder, folder / "run", moment, 4, recipe="r.toml")
+    return train(folder, folder / "run", moment, at, recipe="r.toml")
 
 
 def stopped(folder: Path, done: Done, *words: str) -> Run:
@@ -82,6 +89,15 @@ def test_weights_that_turn_into_nan_are_not_saved(models, tmp_path):
     done = alarmed(tmp_path, models / "right", ["0"] * 12, "weights break after the update")
     run = stopped(tmp_path, done, "lm_head.weight is not finite after step 4")
     assert list(run.checkpoints) == [2]
+    again_without(tmp_path, run)
+
+
+def test_a_policy_that_says_anything(models, tmp_path):
+    """Without probabilities all say the same, no group has anything to learn, and no loss tells."""
+    done = alarmed(tmp_path, models / "right", ["0"] * 12, "weights break after the update", 5)
+    run = stopped(tmp_path, done, "probabilities are no numbers at step 6", "learning rate")
+    assert len(run.steps) == 5 and list(run.checkpoints) == [2, 4]
+    assert len({record["text"] for record in run.rollouts(6)}) == 1
     again_without(tmp_path, run)
 
 

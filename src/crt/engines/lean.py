@@ -116,7 +116,8 @@ class Lean:
 
     def turn(self, position: Tensor) -> "Turn":
         """Of queries and keys at these positions."""
-        cos, sin = self.inner.rotary_emb(self.inner.embed_tokens.weight, position[:, None])
+        like = self.inner.embed_tokens.weight.detach()
+        cos, sin = self.inner.rotary_emb(like, position[:, None])
         first, second = sin.chunk(2, -1)
         return Turn(cos, torch.cat([-first, second], -1))
 

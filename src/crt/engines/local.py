@@ -58,6 +58,7 @@ class CRTTrainer(GRPOTrainer):
         self._generated: list[tuple[str, int, bool]] = []
         self._budgets: list[int | None] = []
         self._rewards = torch.zeros(0)
+        self.says_numbers = True  # whether what was sampled had probabilities, on every rank
         self.tape = None if off_policy else Tape()
         self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
         _require_one_update_a_batch(self)
@@ -81,6 +82,10 @@ class CRTTrainer(GRPOTrainer):
         output = super()._generate_and_score_completions(inputs)
         if not self._training:
             return output
+        logprobs = output.get("sampling_per_token_logps")  # TRL's own `generate` tells none
+        if logprobs is not None:
+            gathered: Any = self.accelerator.gather(logprobs.isfinite().all()[None])
+            self.says_numbers = bool(gathered.all())
         if self.off_policy:
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
         advantages, step = self._decide()

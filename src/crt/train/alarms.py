@@ -12,6 +12,11 @@ FAR_BELOW = 0.25  # accuracy points under the floor
 FAR_BELOW_STEPS = 30
 LARGEST_KL = 50.0
 
+TOO_HIGH = (
+    "The learning rate is probably too high, or the numbers overflow: lower optim.learning_rate, "
+    "or use bfloat16."
+)
+
 Row = dict[str, Any]
 
 
@@ -27,10 +32,7 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
     for name in ("loss", "grad_norm"):
         value = last.get(name, 0.0)
         if value is None or not math.isfinite(value):
-            return (
-                f"{name} is {value} at step {last['step']}. The learning rate is probably too "
-                "high, or the numbers overflow: lower optim.learning_rate, or use bfloat16."
-            )
+            return f"{name} is {value} at step {last['step']}. {TOO_HIGH}"
     if (last.get("kl") or 0.0) > LARGEST_KL:
         return (
             f"the KL divergence to the reference is {last['kl']:.1f} at step {last['step']}: the "
@@ -59,10 +61,7 @@ def broken_weights(named: Iterable[tuple[str, Any]], step: int) -> str | None:
     """
     for name, weight in named:
         if not bool(weight.isfinite().all()):
-            return (
-                f"{name} is not finite after step {step}. The learning rate is probably too high, "
-                "or the numbers overflow: lower optim.learning_rate, or use bfloat16."
-            )
+            return f"{name} is not finite after step {step}. {TOO_HIGH}"
     return None
 
 

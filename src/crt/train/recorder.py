@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -13,7 +13,7 @@ from crt.engines.local import STATE_FILE, CRTTrainer
 from crt.engines.ranks import Ranks
 from crt.errors import EngineError
 from crt.run import RECORD, Run
-from crt.train.alarms import alarm, broken_weights
+from crt.train.alarms import TOO_HIGH, alarm, broken_weights
 from crt.train.record import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.train.states import FINISHED, finish, sums_of
 
@@ -57,6 +57,8 @@ class Recorder(TrainerCallback):
             self.pending |= step.signal.row
         if self.ranks.writes:
             self.run.add_rollouts(number, rollout_records(trainer))
+        if not trainer.says_numbers:
+            self._stop(f"probabilities are no numbers at step {number}. {TOO_HIGH}")
         limit_ungraded(self.run, step, number)
         self.sampled = time.monotonic()
 
@@ -83,7 +85,10 @@ class Recorder(TrainerCallback):
             self.run.add_step(row)
             self.show(row)
         if broken:
-            raise EngineError(f"training was stopped: {broken} {last_good(self.run)}")
+            self._stop(broken)
+
+    def _stop(self, why: str) -> NoReturn:
+        raise EngineError(f"training was stopped: {why} {last_good(self.run)}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the stage when it is over, and saves first when the process is asked to end."""
