@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +29,7 @@ from crt.engines.logprobs import logprobs_and_entropies
 from crt.engines.models import load_model
 from crt.engines.padding import left_aligned
 from crt.engines.sampler import Sample, left_padded
+from crt.engines.tape import Tape
 from crt.tasks.datasets import load
 from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
@@ -41,6 +43,7 @@ UPDATES = {  # rows at once, at the left edge, denormals flushed, logits
     "and denormal numbers flushed": (16, True, True, "tiles"),
     "and whole logits": (16, True, True, "whole"),
     "and what responses have in common once": (16, True, True, "tree"),
+    "and backwards from the sampler's tape": (16, True, True, "tape"),
 }
 
 
@@ -51,7 +54,8 @@ def main() -> None:
     bench = Bench(args.model, args.problems, args.group)
     print(bench.in_common())
     if args.profile:
-        for name, run in {"sampler": bench.sampled, "update": bench.update}.items():
+        parts = {"sampler": lambda: bench.sampled(tape=bench.tape), "update": bench.update}
+        for name, run in parts.items():
             print(f"{name}\n{profiled(run)}")
         return
     pages = "large pages" if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1" else "small pages"
@@ -64,6 +68,9 @@ def main() -> None:
             lean=False
         ),
         f"sampler, {pages}, and the small Llama written out": bench.sampled,
+        f"sampler, {pages}, and what the update needs on tape": lambda: bench.sampled(
+            tape=bench.tape
+        ),
     }
     for name, how in UPDATES.items():
         work[f"update, {name}"] = lambda how=how: bench.update(*how)
@@ -108,6 +115,7 @@ class Bench:
         self.prompts = [list(render(problem, template).token_ids) for problem in asked]
         groups = self.sampled()
         pairs = [(p, one.tokens) for p, of in zip(self.prompts, groups, strict=True) for one in of]
+        self.tape = Tape()
         self.rollouts = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
 
     def in_common(self) -> str:
@@ -119,14 +127,16 @@ class Bench:
             f"{len(told)} responses, {len(set(told))} distinct"
         )
 
-    def sampled(self, share: bool = True, lean: bool = True) -> list[list[Sample]]:
+    def sampled(
+        self, share: bool = True, lean: bool = True, tape: Tape | None = None
+    ) -> list[list[Sample]]:
         """The same rollouts every time."""
         self.model.eval()
         stream = torch.Generator().manual_seed(0)
         with nullcontext() if lean else patch.object(reading, "may_be_lean", lambda _: False):
             return sampler.sample(
                 self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
-                share_prompts=share,
+                share_prompts=share, tape=tape,
             )  # fmt: skip
 
     def sampled_apart(self) -> object:
@@ -139,14 +149,19 @@ class Bench:
         )  # fmt: skip
 
     def update(
-        self, rows: int = 16, aligned: bool = True, flushed: bool = True, logits: str = "tree"
+        self, rows: int = 16, aligned: bool = True, flushed: bool = True, logits: str = "tape"
     ) -> None:
-        """The gradient of all responses' log-probability, in micro-batches of rows alike."""
-        said = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree}[logits]
+        """The gradient of all responses' log-probability, in micro-batches of rows alike.
+
+        From the tape it goes as long as what was sampled last is on it.
+        """
+        from_tape = partial(in_tree, tape=self.tape)
+        ways = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree, "tape": from_tape}
+        said = ways[logits]
         self.model.train()
         self.model.zero_grad()
         with denormals_flushed() if flushed else nullcontext():
-            for ids, mask, width in self.batches(rows, alike=logits == "tree"):
+            for ids, mask, width in self.batches(rows, alike=logits in ("tree", "tape")):
                 length = mask.sum(1)
                 if aligned:
                     left = left_aligned(ids, mask, width)
@@ -182,9 +197,16 @@ def in_whole(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept:
     return logits.log_softmax(-1).gather(-1, ids[:, -kept:, None])[..., 0]
 
 
-def in_tree(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept: int) -> Tensor:
+def in_tree(
+    model: Any,
+    ids: Tensor,
+    mask: Tensor | None,
+    length: Tensor,
+    kept: int,
+    tape: Tape | None = None,
+) -> Tensor:
     """The same as our trainer has them."""
-    return logprobs_and_entropies(model, ids, length, kept, 1.0)[0]
+    return logprobs_and_entropies(model, ids, length, kept, 1.0, tape)[0]
 
 
 if __name__ == "__main__":
