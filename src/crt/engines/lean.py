@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
 
+from crt.engines.lean_parts import Gradients, Norm, Together, Turn, linear_back, plus_linear
 from crt.engines.tree import Part, attended_back
 
 FAMILIES = (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
@@ -55,23 +56,6 @@ class Kept(NamedTuple):
 NOWHERE: Any = Kept(*[None] * 6)  # pyright: ignore[reportArgumentType]
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, Kept], Tensor]
-
-
-class Gradients(dict[Tensor, Tensor]):
-    """Of weights, added up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.together: dict[Tensor, Tensor] = {}
-
-    def of(self, *weights: Tensor) -> Tensor:
-        """Those of weights that stand one below the other, as one."""
-        first = weights[0]
-        if first not in self.together:
-            rows = [len(weight) for weight in weights]
-            self.together[first] = first.new_zeros(sum(rows), *first.shape[1:])
-            self.update(zip(weights, self.together[first].split(rows), strict=True))
-        return self.together[first]
 
 
 class Lean:
@@ -122,26 +106,6 @@ class Lean:
         return Turn(cos, torch.cat([-first, second], -1))
 
 
-class Turn(NamedTuple):
-    """By which queries and keys (nodes, heads, size) tell where they are."""
-
-    cos: Tensor  # (nodes, 1, size)
-    sin: Tensor  # of what is half a turn away
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """Turns them."""
-        return torch.addcmul(values * self.cos, values.roll(values.shape[-1] // 2, -1), self.sin)
-
-    def back(self, gradient: Tensor) -> Tensor:
-        """Turns their gradient back."""
-        away = (gradient * self.sin).roll(gradient.shape[-1] // 2, -1)
-        return away.addcmul_(gradient, self.cos)
-
-    def of(self, some: slice) -> "Turn":
-        """For some of the nodes."""
-        return Turn(self.cos[some], self.sin[some])
-
-
 class Layer:
     """A layer of the model."""
 
@@ -190,24 +154,16 @@ class Layer:
         found: Gradients,
     ) -> None:
         """Makes the gradient of what left that of what came; those of weights go into `found`."""
-        queries = self.heads[0]
         whole = kept.found.index_select(0, nodes)
-        through, count = torch.empty_like(whole), len(nodes)
-        for some in pieces(count):
+        through = torch.empty_like(whole)
+        for some in pieces(len(nodes)):
             after, wide = (each.index_select(0, nodes[some]) for each in (kept.after, kept.wide))
             self.left_back(gradient[some], after, wide, found)
             through[some] = linear_back(self.attention.o_proj, whole[some], gradient[some], found)
-        told = kept.told.index_select(0, nodes)
-        asked = [every_head(each, queries) for each in self.asking(told, turn)]
-        back = told.new_empty(count, 3 * queries, self.size)
-        attended_back(
-            every_head(through.unflatten(1, (queries, -1)), queries), asked,
-            every_head(whole.unflatten(1, (queries, -1)), queries),
-            kept.weight.index_select(0, nodes).t()[None], parts, self.scale,
-            [every_head(each, queries) for each in back.chunk(3, 1)],
-        )  # fmt: skip
-        for some in pieces(count):
-            of_told = self.asking_back(back[some], told[some], turn.of(some), found)
+        told, weight = (each.index_select(0, nodes) for each in (kept.told, kept.weight))
+        asking = self.found_back(through, whole, weight, self.asking(told, turn), parts)
+        for some in pieces(len(nodes)):
+            of_told = self.asking_back(asking[some], told[some], turn.of(some), found)
             hidden = kept.hidden.index_select(0, nodes[some])
             gradient[some] += self.projected.back(of_told, hidden, found)
 
@@ -220,6 +176,25 @@ class Layer:
         silu_backward(through.mul_(up), gate, grad_input=gate)
         up.copy_(of_up)
         gradient += self.widened.back(wide, after, found)
+
+    def found_back(
+        self,
+        gradient: Tensor,
+        whole: Tensor,
+        weight: Tensor,
+        asked: Sequence[Tensor],
+        parts: Sequence[Part],
+    ) -> Tensor:
+        """The gradients of every head's query, key and value, (nodes, 3 · heads, size)."""
+        queries = self.heads[0]
+        by_head = [each.unflatten(1, (queries, -1)) for each in (gradient, whole)]
+        back = gradient.new_empty(len(gradient), 3 * queries, self.size)
+        gradient, whole, *each = (
+            every_head(values, queries) for values in (*by_head, *asked, *back.chunk(3, 1))
+        )
+        weight = weight.t()[None]
+        attended_back(gradient, each[:3], whole, weight, parts, self.scale, each[3:])
+        return back
 
     def asking_back(self, back: Tensor, told: Tensor, turn: Turn, found: Gradients) -> Tensor:
         """The gradient of what was projected, from that of every head's query, key and value."""
@@ -234,7 +209,9 @@ class Layer:
             came = told.unflatten(1, (-1, self.size))[:, : queries + keys]
             both = (each.split([queries, keys], 1) for each in (turned, came))
             each = zip(self.norms, *both, strict=True)
-            turned = torch.cat([norm.back(some, raw, found) for norm, some, raw in each], 1)
+            turned = torch.cat(
+                [norm.back(some, *norm.shrunk(raw), found) for norm, some, raw in each], 1
+            )
         turning.copy_(turned)
         return back.flatten(1)
 
@@ -250,67 +227,3 @@ def every_head(values: Tensor, heads: int) -> Tensor:
     share = heads // values.shape[1]
     values = values if share == 1 else values.repeat_interleave(share, 1)
     return values.transpose(0, 1)[None]
-
-
-class Norm:
-    """A norm of the model."""
-
-    def __init__(self, norm: Any) -> None:
-        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """(..., size), of length 1 on average, times the weight."""
-        # as the model does, also where numbers overflow
-        return (values * self.shrunk(values)).mul_(self.weight)
-
-    def shrunk(self, values: Tensor) -> Tensor:
-        """By how much, (..., 1)."""
-        return values.square().mean(-1, True).add_(self.epsilon).rsqrt_()
-
-    def back(self, gradient: Tensor, values: Tensor, found: Gradients) -> Tensor:
-        """The gradient of the values, from that of what it says of them."""
-        shrunk = self.shrunk(values)
-        normed = values * shrunk
-        product = gradient * normed
-        found.of(self.weight).add_(product.flatten(0, -2).sum(0))
-        along = (product @ self.weight).div_(values.shape[-1])[..., None]
-        return (gradient * self.weight).addcmul_(normed, along, value=-1).mul_(shrunk)
-
-
-class Together:
-    """Linear layers that read the same, behind a norm, as one."""
-
-    def __init__(self, norm: Any, *layers: Any) -> None:
-        self.norm, self.layers = Norm(norm), layers
-        self.weight = torch.cat([layer.weight for layer in layers]).t().contiguous()
-        told = layers[0].bias is not None
-        self.bias = torch.cat([layer.bias for layer in layers]) if told else None
-
-    def __call__(self, values: Tensor, room: Tensor | None = None) -> Tensor:
-        """What they say, one behind the other."""
-        read = self.norm(values)
-        if self.bias is None:
-            return torch.mm(read, self.weight, out=room)
-        return torch.addmm(self.bias, read, self.weight, out=room)
-
-    def back(self, gradient: Tensor, values: Tensor, found: Gradients) -> Tensor:
-        """The gradient of the values, from that of what they say."""
-        read = self.norm(values)
-        found.of(*(layer.weight for layer in self.layers)).addmm_(gradient.t(), read)
-        if self.bias is not None:
-            found.of(*(layer.bias for layer in self.layers)).add_(gradient.sum(0))
-        return self.norm.back(gradient @ self.weight.t(), values, found)
-
-
-def plus_linear(so_far: Tensor, layer: Any, read: Tensor, room: Tensor | None) -> Tensor:
-    """What a linear layer says, added to what there is."""
-    said = torch.addmm(so_far, read, layer.weight.t(), out=room)
-    return said if layer.bias is None else said.add_(layer.bias)
-
-
-def linear_back(layer: Any, read: Tensor, gradient: Tensor, found: Gradients) -> Tensor:
-    """The gradient of what a linear layer has read, from that of what it said."""
-    found.of(layer.weight).addmm_(gradient.t(), read)
-    if layer.bias is not None:
-        found.of(layer.bias).add_(gradient.sum(0))
-    return gradient @ layer.weight

@@ -49,9 +49,10 @@ def llama() -> PreTrainedModel:
 
 
 def biased() -> PreTrainedModel:
-    """As the pocket model: every projection of attention with a bias, which is not 0."""
+    """Every linear layer has a bias, as in the pocket model's attention, and none is 0."""
     shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    config = LlamaConfig(**shape, vocab_size=WORDS, num_attention_heads=4, attention_bias=True)
+    biases = {"attention_bias": True, "mlp_bias": True}
+    config = LlamaConfig(**shape, **biases, vocab_size=WORDS, num_attention_heads=4)
     model = LlamaForCausalLM(config)
     for name, weight in model.named_parameters():
         if name.endswith(("bias", "norm.weight")):
