@@ -2,8 +2,8 @@
 
 TRL projects to the vocabulary in tiles of 32,768 columns, first forwards and then once more
 backwards, prompts included. That keeps a GPU's memory small; a small vocabulary's logits are then
-spread over one such row for each token, out of reach of a CPU's caches. Here they are whole, and
-what responses have in common is computed once.
+spread over one such row for each token, out of reach of a CPU's caches. Here they are whole, what
+responses have in common is computed once, and what is on the sampler's tape not again.
 """
 
 import inspect
