@@ -68,6 +68,7 @@ def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
     return [
         *trail,
         {"data": data, "mark": {"type": "rule", "opacity": 0.5, "clip": True}, "encoding": across},
+        *names(found),  # below the points: no name may hide one
         {
             "data": data,
             "params": zoom("plane"),
@@ -78,7 +79,6 @@ def _point_layers(found: list[Row], curves: list[str]) -> list[Spec]:
                 "tooltip": tooltip(told),
             },
         },
-        *names(found),
     ]
 
 
