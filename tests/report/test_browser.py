@@ -121,6 +121,7 @@ def test_a_link_in_the_bar_leads_to_its_part(report, reader):
 
 def test_the_explorer_switches_questions(report, reader):
     found = reader().open(report)
+    found.draw_all()
     found.explorer()
     page = found.page
     page.locator("#questions button").nth(3).click()
@@ -139,8 +140,9 @@ def test_a_question_can_be_linked_to(report, reader):
 
 
 def test_answers_stand_side_by_side_and_can_be_chosen(report, reader):
-    found = reader().open(report, "#q=0.11")
-    page = found.page
+    found = reader().open(report)
+    found.draw_all()  # a figure that is drawn meanwhile could move what is clicked on
+    page = found.open(report, "#q=0.11").page
     names = page.locator(".answer h3")
     expect(names).to_have_text(["base", "step-0002", "step-0006"])
     tops = {round(box.bounding_box()["y"]) for box in page.locator(".answer").all()}
