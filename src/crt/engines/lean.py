@@ -20,7 +20,7 @@ from crt.engines.tree import Part, attended_back
 
 FAMILIES = (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 SMALL = 2**22  # parameters
-PIECE = 256  # nodes that go backwards together: all that a layer makes of them fits into a cache
+PIECE = 256  # nodes that go backwards together, however many rows come at once: a cache holds them
 
 silu_backward = torch.ops.aten.silu_backward.grad_input
 
