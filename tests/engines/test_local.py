@@ -343,39 +343,6 @@ def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
     assert one.state.log_history[0]["entropy"] > 2.0  # ln 13 is 2.56, and the model is indifferent
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_what_was_sampled_is_not_computed_again(tmp_path, tokenizer, monkeypatch, beta):
-    """From the sampler's tape the same weights come, and the policy goes forwards once a batch."""
-    tiny_model().save_pretrained(tmp_path / "reference")
-    runs, again, forward = [], [], logprobs.forward
-
-    def counted(model, *args):
-        again[-1] += model.training
-        return forward(model, *args)
-
-    monkeypatch.setattr(logprobs, "forward", counted)
-    for taped in (True, False):
-        again.append(0)
-        one = trainer(
-            tmp_path, tokenizer, LengthOnly(), steps=3, beta=beta,
-            rollout_func=fast_rollouts(tokenizer),
-        )  # fmt: skip
-        one.tape = one.tape if taped else None
-        one.train()
-        weights = torch.cat([p.detach().flatten() for p in one.model.parameters()])
-        figures = [(row["entropy"], row["grad_norm"]) for row in one.state.log_history[:3]]
-        runs.append((weights, figures))
-    assert again == [0, 3 * 2]  # micro-batches
-    (weights, figures), (others, other_figures) = runs
-    torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
-    assert np.array(figures) == pytest.approx(np.array(other_figures), rel=1e-4)
-
-
-def test_another_models_responses_are_on_no_tape(tmp_path, tokenizer):
-    one = trainer(tmp_path, tokenizer, LengthOnly(), off_policy=True)
-    assert one.tape is None
-
-
 @pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])
 def test_a_batch_without_completions_costs_next_to_nothing(
     tmp_path, tokenizer, monkeypatch, whole_logits

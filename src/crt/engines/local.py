@@ -19,7 +19,6 @@ from crt.engines.deciding import ReferenceFor, Step, decide
 from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import fits, logprobs_and_entropies, shares
 from crt.engines.padding import left_aligned, packed, said_once, scored_in_parts
-from crt.engines.tape import Tape
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -59,7 +58,6 @@ class CRTTrainer(GRPOTrainer):
         self._budgets: list[int | None] = []
         self._rewards = torch.zeros(0)
         self.says_numbers = True  # whether what was sampled had probabilities, on every rank
-        self.tape = None if off_policy else Tape()
         self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
         _require_one_update_a_batch(self)
 
@@ -154,9 +152,8 @@ class CRTTrainer(GRPOTrainer):
             if fits(model, len(ids) * (rows.kept + 1)):
                 with self.accelerator.autocast():
                     found = logprobs_and_entropies(
-                        model, rows.ids, mask.sum(1), rows.kept, self.temperature,
-                        self.tape if torch.is_grad_enabled() else None,
-                    )  # fmt: skip
+                        model, rows.ids, mask.sum(1), rows.kept, self.temperature
+                    )
             else:
                 # Said to be whole, so that attention is causal: nobody looks at what pads them.
                 ones = torch.ones_like(rows.ids)

@@ -49,7 +49,6 @@ class FastRollouts:
             generator=self._generator(trainer.state.global_step, trainer.accelerator.process_index),
             temperature=trainer.temperature,
             top_p=self.top_p,
-            tape=getattr(trainer, "tape", None),
         )
         model.train(was_training)
         flat = [one for group in rollouts for one in group]
