@@ -90,6 +90,8 @@ class ReferenceConfig(Part):
     """`cached` samples each problem once and keeps it; `fresh` samples every step, as Alg. 1."""
     rollouts: Annotated[int, Field(ge=2)] = 16
     """Per problem."""
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap at which the reference is sampled, e.g. that of use; None: as in training."""
 
 
 class OptimConfig(Part):
@@ -132,8 +134,10 @@ class ValidationConfig(Part):
     finalists: Count = 6
     """At most so many are."""
     temperature: NotNegative | None = None
-    """At which the model will be used; None: as in training, where the guard compares."""
+    """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap of use; None: as in training."""
 
 
 class ClusterConfig(Part):
@@ -221,7 +225,6 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
-        self._check_validation()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
@@ -238,15 +241,6 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
-
-    def _check_validation(self) -> None:
-        asked = (self.validation.temperature, self.validation.top_p) != (None, None)
-        if asked and (self.trl.get("use_vllm") or self.engine == "verl"):
-            raise ValueError(
-                "validation.temperature and validation.top_p need the package's own sampler: the "
-                "trainer's engine samples as in training. Leave them out, or train at that "
-                "temperature with sampling.temperature"
-            )
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""
