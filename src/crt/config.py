@@ -230,6 +230,13 @@ class RunConfig(Part):
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
                 "trl.use_vllm"
             )
+        if self.sampling.top_p < 1 and (self.trl.get("use_vllm") or self.engine == "verl"):
+            raise ValueError(
+                f"sampling.top_p = {self.sampling.top_p} in training with vLLM: it reports "
+                "probabilities of the nucleus, the trainer those of all tokens, and the correction "
+                "between them would be wrong. Set sampling.top_p = 1; validation.top_p and "
+                "evaluation.top_p may be lower"
+            )
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(
                 f"optim.warmup_steps = {self.optim.warmup_steps} is not below schedule.steps = "
