@@ -236,7 +236,6 @@ def test_a_stated_budget_fits_the_method():
 
 def test_offline_samples_need_the_own_sampler():
     assert "trl.use_vllm" in refused(sampling={"source": "reference"}, trl={"use_vllm": True})
-    assert "own sampler" in refused(validation={"temperature": 0.6}, trl={"use_vllm": True})
 
 
 def test_what_a_method_asks_for_besides_its_reward_is_shown():

@@ -225,7 +225,6 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
-        self._check_validation()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
@@ -242,15 +241,6 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
-
-    def _check_validation(self) -> None:
-        asked = (self.validation.temperature, self.validation.top_p) != (None, None)
-        if asked and (self.trl.get("use_vllm") or self.engine == "verl"):
-            raise ValueError(
-                "validation.temperature and validation.top_p need the package's own sampler: the "
-                "trainer's engine samples as in training. Leave them out, or train at that "
-                "temperature with sampling.temperature"
-            )
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""
