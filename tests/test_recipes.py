@@ -217,9 +217,18 @@ def test_a_base_that_is_none_is_named(tmp_path, base):
         load_recipe(path)
 
 
-def test_a_base_has_no_base(tmp_path):
-    with pytest.raises(ConfigError, match="one level"):
-        load_recipe(based_on(tmp_path, "", 'base = "x.toml"\n' + BASE))
+def test_a_base_may_have_a_base(tmp_path):
+    (tmp_path / "common.toml").write_text("[schedule]\nsteps = 80\nsave_every = 40\n")
+    model = 'base = "common.toml"\n' + BASE.replace("steps = 100\n", "")
+    config = load_recipe(based_on(tmp_path, "[optim]\nkl = 0.0\n", model))
+    assert (config.schedule.steps, config.schedule.save_every) == (80, 20)
+    assert config.optim.kl == 0
+
+
+@pytest.mark.parametrize("circle", ["base.toml", "below/mine.toml"])
+def test_bases_in_a_circle_are_refused(tmp_path, circle):
+    with pytest.raises(ConfigError, match="is based on it in turn"):
+        load_recipe(based_on(tmp_path, "", f'base = "{circle}"\n' + BASE))
 
 
 def test_a_stated_budget_fits_the_method():

@@ -34,16 +34,21 @@ def config_of(data: Table, where: str = "the configuration") -> RunConfig:
         raise ConfigError(f"{where}: " + "\n".join(sentences(error))) from None
 
 
-def _with_base(path: Path, data: Table) -> Table:
-    """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own."""
+def _with_base(path: Path, data: Table, above: tuple[Path, ...] = ()) -> Table:
+    """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own.
+
+    A base may have a base itself.
+    """
     base = data.pop("base", None)
     if base is None:
         return data
     if not isinstance(base, str) or not base.endswith(".toml"):
         raise ConfigError(f"{path}: base = {base!r} should be the path of a recipe (.toml).")
-    below = _read(path.parent / base)
-    if "base" in below:
-        raise ConfigError(f"{path}: its base {base} has a base itself; one level is all there is.")
+    above = (*above, path.resolve())
+    parent = path.parent / base
+    if parent.resolve() in above:
+        raise ConfigError(f"{path}: its base {base} is based on it in turn: take one of them out.")
+    below = _with_base(parent, _read(parent), above)
     if "method" in data:
         below.pop("method", None)  # settings of one method mean nothing to another
     return _merged(below, data)
