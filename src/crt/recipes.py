@@ -23,6 +23,17 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     return config_of(data, where=str(path))
 
 
+def recipe_files(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and of a folder the recipes in it; those below are not meant."""
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        if not inside:
+            raise ConfigError(f"{path} has no recipe (.toml) in it.")
+        files += inside
+    return files
+
+
 def config_of(data: Table, where: str = "the configuration") -> RunConfig:
     """Checked, or refused with a sentence for every mistake."""
     mistakes = unknown_keys(data, RunConfig)
