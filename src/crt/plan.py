@@ -460,9 +460,10 @@ def _samples_in_process(config: RunConfig) -> bool:
 class Known:
     """What somebody knows better than the assumptions."""
 
-    tokens: float | None = None
+    tokens: float | None = None  # mean response of the base
     problems: int | None = None
     billions: float | None = None
+    tokens_from: str = "given"
 
 
 @dataclass(frozen=True)
@@ -494,7 +495,7 @@ def plan(
     """The estimate of a recipe, with everything it rests on looked up."""
     known = known or Known()
     shape, shape_line = shape_of(config, known.billions)
-    assume, tokens_line = assumptions_of(config, known.tokens)
+    assume, source = assumptions_of(config, known)
     problems, data_line = training_problems(config, known.problems)
     evaluated, lines = 0, []
     if evaluation and config.evaluation.data:
@@ -503,7 +504,7 @@ def plan(
     found = estimate(config, shape, device, devices, problems, assume, evaluated)
     basis = (
         shape_line,
-        tokens_line,
+        f"mean response of the base: {assume.mean_tokens:,.0f} tokens ({source})",
         data_line,
         *([f"{evaluated:,} evaluation problems: {', '.join(lines)}"] if evaluated else []),
         "assumed: " + _words(assume),
@@ -512,16 +513,14 @@ def plan(
     return Plan(config, shape, device, devices, problems, assume, found, basis)
 
 
-def assumptions_of(config: RunConfig, tokens: float | None = None) -> tuple[Assumptions, str]:
+def assumptions_of(config: RunConfig, known: Known) -> tuple[Assumptions, str]:
     """The base's mean length as given, as the paper prints it, or as assumed; and which it is."""
     cap, printed = config.sampling.max_tokens, PAPER_TOKENS.get(config.model.name)
-    if tokens is not None:
-        mean, source = tokens, "given"
-    elif printed is not None and printed <= cap:
-        mean, source = printed, "the paper's, GSM8K and MATH500"
-    else:
-        mean, source = 0.4 * cap, "assumed: 0.4 × max_tokens; --tokens says better"
-    return Assumptions(mean), f"mean response of the base: {mean:,.0f} tokens ({source})"
+    if known.tokens is not None:
+        return Assumptions(known.tokens), known.tokens_from
+    if printed is not None and printed <= cap:
+        return Assumptions(printed), "the paper's, GSM8K and MATH500"
+    return Assumptions(0.4 * cap), "assumed: 0.4 × max_tokens; --tokens says better"
 
 
 def training_problems(config: RunConfig, count: int | None = None) -> tuple[int, str]:
@@ -601,8 +600,8 @@ def places(
 
     As few devices share a model in sampling as its memory allows.
     """
-    assume, _ = assumptions_of(config, known.tokens)
-    with_length = replace(known, tokens=assume.mean_tokens)  # that of the recipe's own model
+    assume, source = assumptions_of(config, known)  # the length of the recipe's own model
+    with_length = replace(known, tokens=assume.mean_tokens, tokens_from=source)
     for label, name in models:
         for devices in counts:
             for size in SHARED_BY:
