@@ -134,7 +134,7 @@ class ValidationConfig(Part):
     finalists: Count = 6
     """At most so many are."""
     temperature: NotNegative | None = None
-    """At which the model will be used; None: as in training, where the guard compares."""
+    """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=2)] | None = None
     """The cap of use; None: as in training."""
@@ -229,6 +229,13 @@ class RunConfig(Part):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
                 "trl.use_vllm"
+            )
+        if self.sampling.top_p < 1 and (self.trl.get("use_vllm") or self.engine == "verl"):
+            raise ValueError(
+                f"sampling.top_p = {self.sampling.top_p} in training with vLLM: it reports "
+                "probabilities of the nucleus, the trainer those of all tokens, and the correction "
+                "between them would be wrong. Set sampling.top_p = 1; validation.top_p and "
+                "evaluation.top_p may be lower"
             )
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 from crt.config import RunConfig
 from crt.core.methods import name_of
 from crt.engines.models import LoadedModel
+from crt.engines.samplers import Sampling
 from crt.engines.verl import overrides as verl
 from crt.engines.verl.data import rows_of, write_parquet
 from crt.engines.verl.folder import Folder
@@ -80,10 +81,10 @@ def overrides(run: Run, workshop: Workshop, stage: Stage, saved: Path | None = N
     return verl.training(run.config, run.path.absolute(), folder_of(run, stage), course, model)
 
 
-def sampler_of(workshop: Workshop, model: LoadedModel) -> ClusterSampler:
+def sampler_of(workshop: Workshop, model: LoadedModel, sampling: Sampling) -> ClusterSampler:
     """The cluster's rollout engine with a model that stays as it is."""
     words = verl.sampling(workshop.config, described(workshop, model))
-    return ClusterSampler(words, model.files.ends, workshop.sampling)
+    return ClusterSampler(words, model.files.ends, sampling)
 
 
 def described(workshop: Workshop, model: LoadedModel) -> verl.Model:
