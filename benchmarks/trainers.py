@@ -14,7 +14,7 @@ import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
-from crt.core.objectives import Shorten  # noqa: E402
+from crt.algorithm.objectives import Shorten  # noqa: E402
 from crt.engines.local import CRTTrainer  # noqa: E402
 from crt.engines.models import load_model  # noqa: E402
 from crt.engines.policy import Policy, response_text  # noqa: E402

@@ -21,7 +21,9 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 import crt
 from crt.pocket import path as pocket_folder
 
-INSTRUCTION = "{question}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
+INSTRUCTION = (
+    "{question}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
+)
 
 
 def arguments() -> argparse.Namespace:

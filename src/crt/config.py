@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
-from crt.core.advantage import Estimator
-from crt.core.batch import TruncatedAs
-from crt.core.budgets import budget_styles
-from crt.core.methods import METHODS, Method, TwoStage, name_of
-from crt.core.state import Dataclass, setting_fields
+from crt.algorithm.advantages import Estimator
+from crt.algorithm.batch import TruncatedAs
+from crt.algorithm.objectives import Dataclass, setting_fields
+from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
+from crt.algorithm.two_stage import TwoStage
 from crt.errors import did_you_mean
 from crt.settings import read_dataclass
 from crt.tasks.messages import PromptSettings

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.methods import TwoStage
 from crt.errors import ConfigError, did_you_mean
 from crt.tasks import datasets, readers
 

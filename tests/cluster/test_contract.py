@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crt.core.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.overrides import Course, Model, sampling, training
 from crt.engines.verl.sampler import composed

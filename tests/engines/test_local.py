@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig
 
-from crt.core.batch import Batch
-from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
-from crt.core.signal import signal
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
+from crt.algorithm.step import signal
 from crt.engines import local, logprobs
 from crt.engines.local import CRTTrainer
 from crt.engines.logprobs import fits

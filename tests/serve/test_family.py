@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from crt.algorithm.statistics import non_inferiority
 from crt.cli import main
-from crt.core.intervals import non_inferiority
 from crt.errors import ConfigError, DataError
 from crt.files import sha256
 from crt.recipes import config_of

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_model import make_model
 
+from crt.algorithm.objectives import Shorten
 from crt.cli import main
-from crt.core.objectives import Shorten
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.hook import Row, decided
 from crt.errors import ConfigError, EngineError

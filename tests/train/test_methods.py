@@ -11,9 +11,9 @@ from trained import rows, same, train, weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
+from crt.algorithm.baselines import L1Exact, O1Pruner
+from crt.algorithm.batch import Batch
 from crt.cli import main
-from crt.core.baselines import L1Exact, O1Pruner
-from crt.core.batch import Batch
 from crt.engines.local import CRTTrainer
 from crt.engines.rollouts import FastRollouts
 from crt.files import read_json

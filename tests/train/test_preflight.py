@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from tiny_model import make_inclined
 
+from crt.algorithm.batch import Batch
 from crt.cli import main
-from crt.core.batch import Batch
 from crt.errors import ConfigError
 from crt.recipes import config_of
 from crt.train.preflight import check_reference, warnings

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from crt.core.batch import Batch
-from crt.core.methods import TwoStage
-from crt.core.objectives import AccuracyOnly, PrimalDual, Shorten
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import AccuracyOnly, PrimalDual, Shorten
+from crt.algorithm.registry import TwoStage
 from crt.train.measure import against
 from crt.train.stages import guard_of
 

@@ -10,9 +10,9 @@ import pytest
 from trained import rows, same, train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.cli import main
 from crt.commands.train import recommendation
-from crt.core.feasible import EQUALLY_SHORT
 from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run

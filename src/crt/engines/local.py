@@ -12,12 +12,10 @@ from accelerate.utils import gather_object
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from crt.core.advantage import Estimator
-from crt.core.batch import Array, Batch, BoolArray, TruncatedAs
-from crt.core.objectives import Objective
-from crt.core.signal import logged_metrics, weight_by_length
-from crt.core.state import state_of, with_state
-from crt.engines.deciding import ReferenceFor, Step, decide
+from crt.algorithm.advantages import Estimator
+from crt.algorithm.batch import Array, Batch, BoolArray, TruncatedAs
+from crt.algorithm.objectives import Objective, state_of, with_state
+from crt.algorithm.step import ReferenceFor, Step, decide, logged_metrics, weight_by_length
 from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import fits, logprobs_and_entropies, shares
 from crt.engines.padding import left_aligned, packed, said_once, scored_in_parts

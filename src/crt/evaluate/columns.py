@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.batch import Array
-from crt.core.intervals import Interval
-from crt.core.metrics import AES1, AES2, aes
+from crt.algorithm.batch import Array
+from crt.algorithm.metrics import AES1, AES2, aes
+from crt.algorithm.statistics import Interval
 from crt.evaluate.figures import MEASURES, accuracy, average, lengths
 from crt.evaluate.strata import interval
 from crt.evaluate.tally import Tally

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array, BoolArray
-from crt.core.intervals import Interval
-from crt.core.pass_at_k import pass_at_k
+from crt.algorithm.batch import Array, BoolArray
+from crt.algorithm.statistics import Interval, pass_at_k
 from crt.evaluate.sets import groups
 from crt.evaluate.strata import Ratio, interval, same
 from crt.evaluate.tally import Tally

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from crt.core.metrics import zip_ratio
+from crt.algorithm.metrics import zip_ratio
 from crt.evaluate.records import Record, Stop, clean, tokens_of
 from crt.evaluate.store import Store
 from crt.tasks.grade import Grade, Grader, item_of

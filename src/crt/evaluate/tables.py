@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.intervals import Interval
+from crt.algorithm.statistics import Interval
 from crt.evaluate.columns import Column, Entry, figure, lead
 from crt.evaluate.figures import Figures
 from crt.evaluate.sets import DOMAINS, TITLES, groups, missing

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 from crt.errors import DataError
 from crt.evaluate.records import Record
 from crt.types import Verdict

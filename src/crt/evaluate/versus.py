@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array
-from crt.core.intervals import (
+from crt.algorithm.batch import Array
+from crt.algorithm.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
+from crt.algorithm.statistics import (
     LEAST_PROBLEMS,
     Certificate,
     Interval,
     non_inferiority,
     student_quantile,
 )
-from crt.core.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
 from crt.errors import DataError
 from crt.evaluate.figures import MEASURES, Measure, accuracy, interval_json, lengths
 from crt.evaluate.sets import groups

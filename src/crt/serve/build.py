@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crt.core.methods import name_of
+from crt.algorithm.registry import name_of
 from crt.engines.models import model_folder, weights_hash
 from crt.errors import ConfigError, DataError
 from crt.evaluate.evaluation import Plan, Tell

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from crt.core.guard import EDGE
-from crt.core.intervals import LEAST_PROBLEMS
+from crt.algorithm.guard import EDGE
+from crt.algorithm.statistics import LEAST_PROBLEMS
 from crt.errors import DataError
 from crt.files import read_json
 from crt.run import CONFIG

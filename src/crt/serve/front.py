@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crt.core.feasible import EQUALLY_SHORT
-from crt.core.guard import EDGE
+from crt.algorithm.guard import EDGE
+from crt.algorithm.two_stage import EQUALLY_SHORT
 
 FULL = "full"
 WORDS = ("concise", "balanced", "detailed")  # by length; the base is `full`

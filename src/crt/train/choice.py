@@ -3,9 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crt.core.batch import batch_of
-from crt.core.feasible import Candidate, candidates_of, shortest_feasible, shortest_plausible
-from crt.core.methods import Start
+from crt.algorithm.batch import batch_of
+from crt.algorithm.two_stage import (
+    Candidate,
+    Start,
+    candidates_of,
+    shortest_feasible,
+    shortest_plausible,
+)
 from crt.errors import DataError, GradingError
 from crt.files import write_sealed
 from crt.run import RECORD, Run

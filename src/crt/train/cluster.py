@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from crt.algorithm.registry import name_of
 from crt.config import RunConfig
-from crt.core.methods import name_of
 from crt.engines.models import LoadedModel
 from crt.engines.samplers import Sampling
 from crt.engines.verl import overrides as verl

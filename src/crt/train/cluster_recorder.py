@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crt.core.batch import batch_of
+from crt.algorithm.batch import batch_of
 from crt.engines.models import WORDS
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.hook import Decided, Row, reference_of

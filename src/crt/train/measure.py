@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crt.core.batch import Batch, batch_of
-from crt.core.feasible import is_feasible
-from crt.core.guard import paired_gap, slack_of
-from crt.core.objectives import Shorten
+from crt.algorithm.batch import Batch, batch_of
+from crt.algorithm.guard import paired_gap, slack_of
+from crt.algorithm.objectives import Shorten
+from crt.algorithm.two_stage import is_feasible
 from crt.engines.policy import Policy
 from crt.train.workshop import Workshop
 

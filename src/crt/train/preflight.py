@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import Shorten
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.batch import Batch
-from crt.core.methods import TwoStage
-from crt.core.objectives import Shorten
 from crt.engines.models import LoadedModel
 from crt.errors import ConfigError
 from crt.tasks.prompts import Template, render

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crt.engines.deciding import Step
+from crt.algorithm.step import Step
 from crt.errors import EngineError
 from crt.files import read_json, sha256, write_json, write_sealed
 from crt.run import FILES, RECORD, Run

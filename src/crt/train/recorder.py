@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from crt.engines.deciding import Step
+from crt.algorithm.step import Step
 from crt.engines.local import STATE_FILE, CRTTrainer
 from crt.engines.ranks import Ranks
 from crt.errors import EngineError

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crt.core.batch import Batch, TruncatedAs, batch_of
+from crt.algorithm.batch import Batch, TruncatedAs, batch_of
 from crt.engines.ranks import Ranks
 from crt.errors import DataError
 from crt.types import Problem, Rollout, Verdict

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from crt.algorithm.objectives import Objective
+from crt.algorithm.registry import budgets
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.budgets import budgets
-from crt.core.methods import TwoStage
-from crt.core.objectives import Objective
 from crt.run import Run
 from crt.tasks.prompts import Prompt, render
 from crt.train.budget import Budget

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from crt.algorithm.objectives import PrimalDual, Shorten
+from crt.algorithm.registry import Method
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.methods import Method, TwoStage
-from crt.core.objectives import PrimalDual, Shorten
 from crt.run import Run
 from crt.train.choice import confirmed
 from crt.train.measure import Floor, against

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from crt.algorithm.batch import Batch
 from crt.config import RunConfig
-from crt.core.batch import Batch
 from crt.engines.models import Dtype, LoadedModel, load_model
 from crt.engines.policy import Policy
 from crt.engines.ranks import Ranks

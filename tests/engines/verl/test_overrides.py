@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crt.core.objectives import PrimalDual, Shorten
+from crt.algorithm.objectives import PrimalDual, Shorten
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.launch import environment, shown
 from crt.engines.verl.overrides import Course, Model, modules, refuse_ours, sampling, training

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from crt.core.baselines import ThinkPrune
-from crt.core.methods import METHODS
-from crt.core.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.baselines import ThinkPrune
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.registry import METHODS
 from crt.engines.verl.state import described, frozen, objective_from, restored, saved
 from crt.errors import ConfigError
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crt.core.batch import Batch
+from crt.algorithm.batch import Batch
 from crt.engines.verl.hook import REFERENCE, reference_columns
 from crt.files import written_whole
 from crt.tasks.prompts import Prompt

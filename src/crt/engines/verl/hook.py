@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from crt.core.advantage import Estimator
-from crt.core.batch import Batch, TruncatedAs
-from crt.core.objectives import Objective
-from crt.engines.deciding import Step, decide
+from crt.algorithm.advantages import Estimator
+from crt.algorithm.batch import Batch, TruncatedAs
+from crt.algorithm.objectives import Objective
+from crt.algorithm.step import Step, decide
 from crt.types import Rollout, Verdict
 
 Info = Mapping[str, Any]  # a row of the data file's column `extra_info`

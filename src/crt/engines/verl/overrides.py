@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from crt.algorithm.objectives import AccuracyOnly, Objective
 from crt.config import RunConfig
-from crt.core.objectives import AccuracyOnly, Objective
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.state import described
 from crt.engines.verl.words import Overrides, flat

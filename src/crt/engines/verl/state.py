@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from crt.algorithm.objectives import (
+    Objective,
+    Refine,
+    setting_fields,
+    state_fields,
+    state_of,
+    with_state,
+)
+from crt.algorithm.registry import METHODS
 from crt.config import settings_of
-from crt.core.methods import METHODS
-from crt.core.objectives import Objective, Refine
-from crt.core.state import setting_fields, state_fields, state_of, with_state
 from crt.errors import ConfigError, did_you_mean
 from crt.settings import read_dataclass
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from crt.core.batch import Batch
-from crt.core.guard import paired_gap, slack_of
+from crt.algorithm.batch import Batch
+from crt.algorithm.guard import paired_gap, slack_of
 
 
 def batch(*correct) -> Batch:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.batch import Array, Batch
+from crt.algorithm.batch import Array, Batch
 
 Slack = float | Literal["auto"]
 

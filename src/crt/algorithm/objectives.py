@@ -5,15 +5,14 @@ An objective is a frozen value; `step` returns the decision and the objective of
 which differs only where the objective has a memory (fields marked as state).
 """
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol, Self
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
-from crt.core.batch import Array, Batch, BoolArray
-from crt.core.guard import EDGE, Gap, Slack, paired_gap, slack_of
-from crt.core.length import LengthOn, length_reward, normalised_length
-from crt.core.state import Dataclass
+from crt.algorithm.batch import Array, Batch, BoolArray
+from crt.algorithm.guard import EDGE, Gap, Slack, paired_gap, slack_of
+from crt.algorithm.length import LengthOn, length_reward, normalised_length
 
 Goal = Literal["length", "accuracy", "mixed"]
 Solved = Literal["rest", "shorten"]  # a problem without a wrong response, in an accuracy step
@@ -50,6 +49,15 @@ class Decision:
     def reward(self) -> Array:
         """(P, G) The weighted sum of the terms."""
         return np.sum([term.weight * term.reward for term in self.terms], axis=0)
+
+
+class Dataclass(Protocol):
+    """Any dataclass: its fields are visible, and so is what it remembers."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+T = TypeVar("T", bound=Dataclass)
 
 
 class Objective(Dataclass, Protocol):
@@ -248,3 +256,32 @@ def require_between(name: str, value: float, low: float, high: float) -> None:
     """Refuses a setting outside its range, NaN among them."""
     if not low <= value <= high:
         raise ValueError(f"{name} = {value} is not between {low:g} and {high:g}")
+
+
+# --- An objective's memory as JSON, saved with every checkpoint and restored exactly --------------
+
+
+def state_of(objective: Dataclass) -> dict[str, Any]:
+    """The fields that change from step to step, as JSON values; empty without a memory."""
+    return {name: getattr(objective, name) for name in state_fields(objective)}
+
+
+def with_state(objective: T, saved: dict[str, Any]) -> T:
+    """The objective with a saved memory; its settings stay as they are configured now."""
+    names = state_fields(objective)
+    if set(saved) != set(names):
+        raise ValueError(
+            f"The saved state has {sorted(saved)}, {type(objective).__name__} has {sorted(names)}: "
+            "it was saved by another method."
+        )
+    return replace(objective, **saved)
+
+
+def state_fields(objective: Dataclass | type[Dataclass]) -> tuple[str, ...]:
+    """Names of the fields marked as state."""
+    return tuple(f.name for f in fields(objective) if f.metadata.get("state"))
+
+
+def setting_fields(objective: Dataclass | type[Dataclass]) -> tuple[str, ...]:
+    """Names of the fields a recipe may set."""
+    return tuple(f.name for f in fields(objective) if f.metadata.get("setting", True))

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from crt.core.batch import Batch
-from crt.core.objectives import LengthOnly, PrimalDual, Shorten
-from crt.core.signal import logged_metrics, signal, weight_by_length
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import LengthOnly, PrimalDual, Shorten
+from crt.algorithm.step import logged_metrics, signal, weight_by_length
 
 
 def test_the_reference_is_found_by_problem_not_by_position():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
-from crt.core.saturation import Saturation
-from crt.engines.tabular import Training, fit, fit_two_stages, make_base
+from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
+from crt.algorithm.tabular import Training, fit, fit_two_stages, make_base
+from crt.algorithm.two_stage import Saturation
 
 SEEDS = range(5)
 TRAINING = Training()

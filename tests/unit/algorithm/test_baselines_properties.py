@@ -6,16 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import state_fields, state_of, with_state
+from crt.algorithm.registry import METHODS, TwoStage, budget_styles, budgets, name_of
+from crt.algorithm.step import signal
+from crt.algorithm.tabular import Training, fit, make_base
 from crt.config import RunConfig
-from crt.core.batch import Batch
-from crt.core.budgets import budget_styles, budgets
-from crt.core.methods import METHODS, TwoStage, name_of
-from crt.core.signal import signal
-from crt.core.state import state_fields, state_of, with_state
-from crt.engines.tabular import Training, fit, make_base
 from crt.recipes import load_recipe
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes" / "methods").glob("*.toml"))
+RECIPES = sorted((Path(__file__).parents[3] / "recipes" / "methods").glob("*.toml"))
 ONE_STAGE = [name for name, kind in METHODS.items() if kind is not TwoStage]
 
 
@@ -83,7 +82,7 @@ def test_a_memory_survives_json(name):
 
 
 def test_every_method_has_a_recipe_and_a_page():
-    docs = Path(__file__).parents[2] / "docs" / "methods"
+    docs = Path(__file__).parents[3] / "docs" / "methods"
     named = {name_of(load_recipe(path).method) for path in RECIPES}
     assert named == set(METHODS)
     for name in METHODS:

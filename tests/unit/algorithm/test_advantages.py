@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from crt.core.advantage import (
+from crt.algorithm.advantages import (
     advantages,
     batch_whitened,
     centred,
     group_standardised,
     whitened,
 )
-from crt.core.objectives import Decision, Term
+from crt.algorithm.objectives import Decision, Term
 
 ALL = np.ones((1, 4), dtype=bool)
 

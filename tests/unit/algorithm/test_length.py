@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.core.batch import Batch
-from crt.core.length import length_reward, normalised_length
+from crt.algorithm.batch import Batch
+from crt.algorithm.length import length_reward, normalised_length
 
 lengths = st.lists(st.integers(1, 32768), min_size=2, max_size=16).map(
     lambda row: np.array([row], dtype=float)

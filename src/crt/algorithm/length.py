@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.batch import Array, Batch, BoolArray
+from crt.algorithm.batch import Array, Batch, BoolArray
 
 LengthOn = Literal["all", "correct_only", "no_credit_for_wrong", "wrong_is_endless"]
 

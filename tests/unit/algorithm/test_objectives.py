@@ -5,10 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.core.advantage import advantages
-from crt.core.batch import Batch
-from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
-from crt.core.state import state_of, with_state
+from crt.algorithm.advantages import advantages
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import (
+    AccuracyOnly,
+    LengthOnly,
+    PrimalDual,
+    Refine,
+    Shorten,
+    state_of,
+    with_state,
+)
 
 GROUP = 100
 

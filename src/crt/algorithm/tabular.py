@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from crt.core.batch import Array, Batch
-from crt.core.budgets import budgets
-from crt.core.objectives import Objective, Refine, Shorten
-from crt.core.saturation import Saturation
-from crt.core.signal import Row, signal
+from crt.algorithm.batch import Array, Batch
+from crt.algorithm.objectives import Objective, Refine, Shorten
+from crt.algorithm.registry import budgets
+from crt.algorithm.step import Row, signal
+from crt.algorithm.two_stage import Saturation
 
 STYLES = ("bare guess", "in the head", "worked out", "worked out and checked again")
 

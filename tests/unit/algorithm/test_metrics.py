@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.core.metrics import AES1, AES2, AesWeights, aes, transitions, zip_ratio, zip_ratios
+from crt.algorithm.metrics import AES1, AES2, AesWeights, aes, transitions, zip_ratio, zip_ratios
 
 
 def test_aes_by_hand():

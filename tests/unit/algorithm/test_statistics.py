@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from crt.core.intervals import (
+from crt.algorithm.metrics import AES1, aes
+from crt.algorithm.statistics import (
     bootstrap,
     mean_interval,
     non_inferiority,
     student_quantile,
     two_level,
 )
-from crt.core.metrics import AES1, aes
 
 
 def test_the_interval_of_equal_values_is_the_value():

@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.batch import Array, BoolArray
-from crt.core.objectives import Decision
+from crt.algorithm.batch import Array, BoolArray
+from crt.algorithm.objectives import Decision
 
 Estimator = Literal["group_std", "centred", "batch", "whitened"]
 

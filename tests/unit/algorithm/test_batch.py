@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from crt.core.batch import Batch, batch_of
+from crt.algorithm.batch import Batch, batch_of
 from crt.errors import DataError
 from crt.types import Rollout, Verdict
 

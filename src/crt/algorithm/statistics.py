@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crt.core.batch import Array
-from crt.core.guard import EDGE
+from crt.algorithm.batch import Array
+from crt.algorithm.guard import EDGE
 
 LEAST_PROBLEMS = 10  # below this a certificate would rest on nothing
 
@@ -125,3 +125,18 @@ def student_quantile(probability: float, degrees: int) -> float:
         + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * degrees**3)
         + (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * degrees**4)
     )
+
+
+def pass_at_k(correct: ArrayLike, rollouts: ArrayLike, k: int) -> Array:
+    """1 − C(n−c, k)/C(n, k) for each problem with c of n correct: unbiased (Chen et al., 2021).
+
+    (P,) each; NaN where a problem has fewer than k rollouts.
+    """
+    right = np.asarray(correct, dtype=float)[..., None]  # (P, 1)
+    total = np.asarray(rollouts, dtype=float)[..., None]
+    if k < 1 or not ((right >= 0) & (right <= total)).all():
+        raise ValueError("pass@k needs k of 1 or more and 0 to n correct of n rollouts.")
+    drawn = np.arange(k)  # the ratio of the binomials is Π (n−c−i)/(n−i)
+    left = np.maximum(total - right - drawn, 0.0)
+    all_wrong = np.prod(left / np.maximum(total - drawn, 1.0), axis=-1)
+    return np.where(total[..., 0] >= k, 1.0 - all_wrong, np.nan)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crt.core.baselines import (
+from crt.algorithm.baselines import (
     ACPO,
     ADLP,
     AroraZanette,
@@ -19,7 +19,7 @@ from crt.core.baselines import (
     ShortRL,
     ThinkPrune,
 )
-from crt.core.batch import Batch
+from crt.algorithm.batch import Batch
 
 REFERENCE = Batch(("p",), correct=[[1, 1, 0, 0]], length=[[100, 200, 300, 200]])  # 0.5, 200 tokens
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 
 
 class AesWeights(NamedTuple):
