@@ -25,9 +25,9 @@ from validation import DIFFERS, HARDNESS, drawn, shifts
 from crt.core.batch import Batch, batch_of
 from crt.core.objectives import Refine, Shorten
 from crt.core.signal import signal
+from crt.data.datasets import load_mixture
 from crt.engines.tabular import make_base
 from crt.run import Run
-from crt.tasks.datasets import load_mixture
 from crt.train.reference import Store
 from crt.types import Rollout, Verdict
 

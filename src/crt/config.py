@@ -9,9 +9,9 @@ from crt.core.batch import TruncatedAs
 from crt.core.budgets import budget_styles
 from crt.core.methods import METHODS, Method, TwoStage, name_of
 from crt.core.state import Dataclass, setting_fields
+from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
 from crt.settings import read_dataclass
-from crt.tasks.messages import PromptSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -72,6 +72,46 @@ def test_a_line_brings_options_tolerance_question_and_thinking(
     assert verdicts == ["correct", "correct", "correct", "no_answer"]
 
 
+CAPITALS = {
+    "a letter": {"options": ["Paris", "Rome"], "answer": "B"},
+    "an index": {"options": ["Paris", "Rome"], "answer": 1},
+    "choices": {"choices": ["Paris", "Rome"], "answer": 1},
+    "labels": {"choices": "A) Paris B) Rome", "answer": "(b)"},
+    "words": {"options": ["Paris", "Rome"], "answer": "Rome"},
+}
+
+
+@pytest.mark.parametrize("written", CAPITALS)
+def test_choices_are_read_as_the_data_loader_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    gold = {"question": "Italy's capital?", **CAPITALS[written]}
+    assert main(["data", "show", jsonl(tmp_path / "data.jsonl", {"id": "p", **gold})]) == 0
+    assert "(A) Paris\n(B) Rome\nanswer: B\n" in capsys.readouterr().out
+
+    predictions = ["B", "Rome", "(B) Rome", "A", "Paris", "1"]
+    responses = [{"id": "p", "response": rf"\boxed{{{said}}}"} for said in predictions]
+    graded = jsonl(tmp_path / "in.jsonl", *({**gold, **response} for response in responses))
+    assert main(["grade", graded]) == 0
+    verdicts = [row["verdict"] for row in rows(capsys.readouterr().out)]
+    assert verdicts == ["correct"] * 3 + ["wrong"] * 3
+
+    scored = jsonl(tmp_path / "said.jsonl", *responses)
+    assert main(["score", scored, "--data", str(tmp_path / "data.jsonl"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sets"]["data"]["acc"]["value"] == 50.0  # 3 of 6
+
+
+def test_an_empty_list_of_options_is_no_multiple_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"question": "1+1?", "response": r"\boxed{2}", "answer": 2, "options": []}
+    source = jsonl(tmp_path / "in.jsonl", line)
+    assert main(["data", "show", source]) == 0
+    assert "1+1?\nanswer: 2\n" in capsys.readouterr().out
+    assert main(["grade", source]) == 0
+    assert rows(capsys.readouterr().out)[0]["verdict"] == "correct"
+
+
 def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +128,8 @@ def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
         ('{"response": "5"}', "it has no 'answer'"),
         ('{"response": null, "answer": "5"}', "its 'response' is None, not a text"),
         ('{"response": "5", "answer": true}', "its 'answer' is True"),
-        ('{"response": "5", "answer": "5", "options": "AB"}', "its 'options' are 'AB'"),
+        ('{"response": "5", "answer": "5", "options": "AB"}', "options 'AB' are not a list"),
+        ('{"response": "5", "answer": "E", "options": ["1", "2"]}', "answer 'E' is not a letter"),
         ('{"response": "5", "answer": "5", "tolerance": -1}', "its 'tolerance' is -1"),
         ('{"response": "5", "answer": "5", "tolerance": NaN}', "its 'tolerance' is nan"),
     ],

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from crt.tasks.compare import asks_percent, decide
+from crt.grading.verifiers import asks_percent, decide
 
 # gold, predictions that are the same
 SAME = {
@@ -269,7 +269,7 @@ def test_control_characters_make_an_answer_unreadable() -> None:
 
 def test_the_fast_paths_do_not_load_sympy() -> None:
     code = (
-        "import sys; from crt.tasks.compare import decide; import crt.tasks.grade;"
+        "import sys; from crt.grading.verifiers import decide; import crt.grading.grader;"
         "assert decide('(x+1)^2', 'x^2+2x+1').equal; assert 'sympy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
+from crt.data.datasets import DATASETS, content_hash, load, load_mixture
 from crt.errors import DataError
-from crt.tasks.datasets import DATASETS, load, load_mixture
-from crt.tasks.problems import content_hash
 from crt.types import Problem
 
 
@@ -262,7 +261,7 @@ def test_a_generator_that_is_not_there_is_one_sentence(monkeypatch):
 def test_nothing_heavy_is_imported_for_a_local_file(tmp_path):
     path = write(tmp_path / "a.jsonl", counted(1))
     code = (
-        f"import sys; from crt.tasks.datasets import load; load({str(path)!r}); "
+        f"import sys; from crt.data.datasets import load; load({str(path)!r}); "
         "print([m for m in ('datasets', 'pyarrow', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.tasks.extract import extract
+from crt.grading.extract import extract, last_box
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,9 @@ from crt.tasks.extract import extract
         (r"\boxed{1} \quad \text{and} \quad \boxed{2}", "1, 2"),
         (r"\boxed{1} is wrong, so \boxed{2}", "2"),
         ("\\boxed{5}\n\n\\boxed{5}", "5"),
+        (r"\boxed{1} or rather \boxed{2}", "2"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"thus \boxed 2.5.", "2.5"),
     ],
 )
 def test_the_last_box(text: str, answer: str) -> None:
@@ -60,3 +63,17 @@ def test_a_prompt_that_opened_the_thinking_must_see_it_closed() -> None:
     assert extract(cut_off, thinking_opened=False).answer == "5"  # a model that does not think
     assert extract(r"hm </think> \boxed{5}", thinking_opened=True).answer == "5"
     assert extract(r"hm </think> \boxed{5}", thinking_opened=False).answer == "5"
+
+
+@pytest.mark.parametrize(
+    ("solution", "gold"),
+    [
+        (r"so $\boxed{7}$.", "7"),
+        (r"the point is \boxed{28} or \boxed{28_9}", "28_9"),
+        (r"\boxed{1}, \boxed{2}", "2"),
+        (r"\boxed{1", None),
+        ("It is 5.", None),
+    ],
+)
+def test_a_gold_is_the_last_box_alone(solution: str, gold: str | None) -> None:
+    assert last_box(solution, enumeration=False).answer == gold

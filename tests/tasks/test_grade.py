@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from crt.errors import GradingError
-from crt.tasks import grade as module
-from crt.tasks.grade import GRADER_VERSION, Grade, Grader, Item, item_of
+from crt.grading import grader as module
+from crt.grading.grader import GRADER_VERSION, Grade, Grader, Item, item_of
 from crt.types import Problem, Verdict
 
 SYMBOLIC = r"\boxed{\sin^2 x + \cos^2 x}"  # only a worker can tell that this is 1
@@ -129,7 +129,7 @@ def test_from_asyncio(grader: Grader) -> None:
 def test_from_a_script_without_a_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        f"from crt.tasks.grade import grade\nprint(grade(r'{SYMBOLIC}', '1').verdict)\n"
+        f"from crt.grading.grader import grade\nprint(grade(r'{SYMBOLIC}', '1').verdict)\n"
     )
     # a file of the user's that is called like a library must not get into the workers
     (tmp_path / "sympy.py").write_text("raise SystemExit('the wrong sympy')\n")

@@ -5,10 +5,10 @@ from fractions import Fraction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crt.tasks.algebra import exact, interval
-from crt.tasks.algebra.reader import read
-from crt.tasks.compare import decide
-from crt.tasks.extract import extract
+from crt.grading import exact, interval
+from crt.grading.extract import extract
+from crt.grading.parser import read
+from crt.grading.verifiers import decide
 
 quick = settings(
     derandomize=True,

@@ -10,8 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from crt.tasks.grade import Grader, Item
-from crt.tasks.pool import Worker
+from crt.grading.grader import Grader, Item, Worker
 from crt.types import Verdict
 
 # Both are too large to compute and to tell apart by their size, so a worker has to try.

@@ -1,6 +1,6 @@
 import pytest
 
-from crt.tasks.overlap import (
+from crt.data.overlap import (
     disagree,
     duplicates,
     fingerprint,

@@ -6,8 +6,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from crt.data.prompts import PromptSettings, opens_thinking, prepare, render
 from crt.errors import ConfigError, DataError
-from crt.tasks.prompts import PromptSettings, opens_thinking, prepare, render
 from crt.types import Problem
 
 TURNS = (

@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from crt.data.prompts import Prompt
 from crt.engines.sampler import sample
-from crt.tasks.prompts import Prompt
 
 
 class FastRollouts:

@@ -8,9 +8,9 @@ from crt.config import RunConfig
 from crt.core.batch import Batch
 from crt.core.methods import TwoStage
 from crt.core.objectives import Shorten
+from crt.data.prompts import Template, render
 from crt.engines.models import LoadedModel
 from crt.errors import ConfigError
-from crt.tasks.prompts import Template, render
 from crt.train.workshop import Workshop
 
 STATE_COPIES = 3 * 3  # two saved states of the trainer and one under way: weights, two moments

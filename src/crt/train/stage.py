@@ -8,8 +8,8 @@ from crt.config import RunConfig
 from crt.core.budgets import budgets
 from crt.core.methods import TwoStage
 from crt.core.objectives import Objective
+from crt.data.prompts import Prompt, render
 from crt.run import Run
-from crt.tasks.prompts import Prompt, render
 from crt.train.budget import Budget
 from crt.train.order import problem_order
 from crt.train.workshop import Workshop

@@ -1,4 +1,4 @@
-"""From a problem to text and token ids, through the model's own chat template."""
+"""From a problem to messages, text and token ids, through the model's own chat template."""
 
 import hashlib
 import json
@@ -7,15 +7,91 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from crt.errors import ConfigError, DataError
-from crt.tasks.messages import BUDGET_SENTENCES, Message, PromptSettings, to_messages
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.types import Problem
 
+Message = dict[str, str]  # role, content
+BudgetStyle = Literal["none", "l1-exact", "l1-max", "thinkprune", "number"]
+
+BUDGET_SENTENCES: dict[str, str] = {
+    "l1-exact": "Think for {n} tokens.",
+    "l1-max": "Think for maximum {n} tokens.",
+    "thinkprune": "The output of the assistant should be within {n} tokens.",
+    "number": "{n}",
+}
+IN_SYSTEM = ("thinkprune", "number")
 TEMPLATE_SECONDS = 5.0  # a sound template takes milliseconds
+
 _PROBE = "How many are 1 and 1?"
 _CONTROL = re.compile(r"[<\[].+[>\]]")
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """What the prompt has around the question."""
+
+    instruction: str = (
+        "{question}\nPlease reason step by step, and put your final answer within \\boxed{}."
+    )
+    """The user turn."""
+
+    system: str | None = None
+    """The system prompt; None leaves it to the template."""
+
+    few_shot: tuple[tuple[str, str], ...] = ()
+    """Pairs of a question and a full response, given as earlier turns."""
+
+    enable_thinking: bool | None = None
+    """Passed to the template if it is set; Qwen3 reads it."""
+
+    budget: BudgetStyle = "none"
+    """How a token budget is stated: L1 ends the user turn, ThinkPrune the system prompt.
+
+    `number` ends the system prompt with the bare number, for a model that cannot read sentences.
+    """
+
+    budget_tokens: int | None = None
+    """The stated budget where the method draws none: in measurements and evaluation."""
+
+    plain: str | None = None
+    """For a model without a chat template: a text with `{prompt}` in it."""
+
+    special_text: Literal["refuse", "break"] = "refuse"
+    """What to do when a question contains the text of a control token."""
+
+
+def to_messages(question: str, settings: PromptSettings, budget: int | None) -> tuple[Message, ...]:
+    """System prompt, earlier turns and the question, with the budget where its method puts it."""
+    sentence = _budget_sentence(settings, settings.budget_tokens if budget is None else budget)
+    user = settings.instruction.replace("{question}", question)
+    system = settings.system
+    if settings.budget in IN_SYSTEM:
+        system = f"{system} {sentence}" if system else sentence
+    elif sentence:
+        user = f"{user} {sentence}"
+    head = ({"role": "system", "content": system},) if system else ()
+    return (*head, *_few_shot_turns(settings), {"role": "user", "content": user})
+
+
+def _budget_sentence(settings: PromptSettings, budget: int | None) -> str:
+    if settings.budget == "none":
+        if budget is not None:
+            raise ConfigError(f"a budget of {budget} tokens, but the prompt's budget is 'none'")
+        return ""
+    if budget is None or budget < 1:
+        raise ConfigError(f"the prompt states a budget ({settings.budget}), which is {budget}")
+    return BUDGET_SENTENCES[settings.budget].replace("{n}", str(budget))
+
+
+def _few_shot_turns(settings: PromptSettings) -> tuple[Message, ...]:
+    turns: list[Message] = []
+    for question, answer in settings.few_shot:
+        user = settings.instruction.replace("{question}", question)
+        turns += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
+    return tuple(turns)
 
 
 class Tokenizer(Protocol):
@@ -65,35 +141,35 @@ def prepare(
     if settings.plain is not None:
         return template
     probe = to_messages(_PROBE, settings, None if settings.budget == "none" else 1)
-    with_prompt = _before(seconds, lambda: _text(template, probe))
-    without = _before(seconds, lambda: _text(template, probe, generation_prompt=False))
-    _after_question(with_prompt, probe[-1]["content"])
+    with_prompt = _with_deadline(seconds, lambda: _text(template, probe))
+    without = _with_deadline(seconds, lambda: _text(template, probe, generation_prompt=False))
+    _after_user_turn(with_prompt, probe[-1]["content"])
     notes = _notes(tokenizer, settings, adds_prompt=with_prompt != without)
     return Template(tokenizer, settings, control, template.hash, notes)
 
 
 def render(problem: Problem, template: Template, budget: int | None = None) -> Prompt:
-    """One problem's prompt; `budget` is the number of tokens a stated budget speaks of."""
-    question = _safe(problem, template)
+    """One problem's prompt; `budget` is the number of tokens that the prompt states."""
+    question = _safe_question(problem, template)
     messages = to_messages(question, template.settings, budget)
     text = _text(template, messages)
-    tail = _after_question(text, messages[-1]["content"])
+    tail = _after_user_turn(text, messages[-1]["content"])
     ids = _token_ids(text, template)
     return Prompt(problem.id, messages, text, ids, opens_thinking(tail), budget)
 
 
 def render_turns(turns: Sequence[Message], template: Template) -> Prompt:
-    """A conversation that somebody else put; what would become a control token in it is broken."""
-    safe = tuple({**turn, "content": _broken(turn["content"], template)} for turn in turns)
+    """A conversation from outside; what would become a control token in it is broken up."""
+    safe = tuple({**turn, "content": _break_control(turn["content"], template)} for turn in turns)
     text = _text(template, safe)
-    said = safe[-1]["content"].strip()
-    tail = text.rpartition(said)[2] if said else text
+    last_turn = safe[-1]["content"].strip()
+    tail = text.rpartition(last_turn)[2] if last_turn else text
     return Prompt("", safe, text, _token_ids(text, template), opens_thinking(tail))
 
 
 def opens_thinking(tail: str) -> bool:
     """Whether the text after the user's turn leaves a `<think>` open."""
-    return tail.rfind("<think>") > tail.rfind("</think>")
+    return tail.rfind(OPEN_THINKING) > tail.rfind(CLOSE_THINKING)
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -102,19 +178,19 @@ def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(sorted({*tokenizer.all_special_tokens, *marked}))
 
 
-def _safe(problem: Problem, template: Template) -> str:
+def _safe_question(problem: Problem, template: Template) -> str:
     """The question with no text in it that would become a control token."""
     question = problem.question
-    found = [token for token in template.control_tokens if token in question]
-    if found and template.settings.special_text == "refuse":
+    tokens = [token for token in template.control_tokens if token in question]
+    if tokens and template.settings.special_text == "refuse":
         raise DataError(
-            f"the question of {problem.id!r} contains {found[0]!r}, which the tokenizer reads as a "
-            "control token: remove the problem, or set special_text = 'break' to put a space in it"
+            f"the question of {problem.id!r} contains {tokens[0]!r}, which is a control token "
+            "of the tokenizer: remove the problem, or set special_text = 'break' to put a space in it"
         )
-    return _broken(question, template)
+    return _break_control(question, template)
 
 
-def _broken(text: str, template: Template) -> str:
+def _break_control(text: str, template: Template) -> str:
     """The text with a space after the first letter of every control token: it stays text."""
     for token in template.control_tokens:
         text = text.replace(token, f"{token[0]} {token[1:]}")
@@ -159,14 +235,14 @@ def _token_ids(text: str, template: Template) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _after_question(text: str, asked: str) -> str:
-    before, _, tail = text.rpartition(asked.strip())
-    if not before and not text.startswith(asked.strip()):
+def _after_user_turn(text: str, user_turn: str) -> str:
+    before, _, tail = text.rpartition(user_turn.strip())
+    if not before and not text.startswith(user_turn.strip()):
         raise ConfigError("the chat template leaves out or changes the user's turn: set plain")
     return tail
 
 
-def _before(seconds: float, action: Callable[[], str]) -> str:
+def _with_deadline(seconds: float, action: Callable[[], str]) -> str:
     """The action's result, or an error once its Python code has run for too long.
 
     Watching each line works in any thread and without a signal; only the probe pays for it.
@@ -178,7 +254,7 @@ def _before(seconds: float, action: Callable[[], str]) -> str:
             raise TimeoutError
         return watch
 
-    watching = sys.gettrace()
+    previous = sys.gettrace()
     sys.settrace(watch)
     try:
         return action()
@@ -187,7 +263,7 @@ def _before(seconds: float, action: Callable[[], str]) -> str:
             f"the chat template did not finish in {seconds:g} s: mend it, or set plain"
         ) from None
     finally:
-        sys.settrace(watching)
+        sys.settrace(previous)
 
 
 def _check(tokenizer: Tokenizer, settings: PromptSettings) -> None:

@@ -1,4 +1,4 @@
-"""Questions that are there twice: inside a set, and between sets (training data in a test)."""
+"""Questions that occur twice: inside a set, and between sets (training data in a test)."""
 
 import re
 from collections import Counter
@@ -34,8 +34,8 @@ def duplicates(problems: Iterable[Problem]) -> list[Group]:
 
 def overlap(first: Iterable[Problem], second: Iterable[Problem]) -> list[Group]:
     """Pairs of a problem of the first set and one of the second that ask the same."""
-    known = {fingerprint(problem.question): problem for problem in second}
-    pairs = ((problem, known.get(fingerprint(problem.question))) for problem in first)
+    by_fingerprint = {fingerprint(problem.question): problem for problem in second}
+    pairs = ((problem, by_fingerprint.get(fingerprint(problem.question))) for problem in first)
     return [(ours, theirs) for ours, theirs in pairs if theirs is not None]
 
 
@@ -62,7 +62,7 @@ def near_overlap(
     for problem in first:
         runs = _runs(problem.question)
         lists = (holders.get(run, []) for run in runs)
-        shared = Counter(i for found in lists if len(found) <= BOILERPLATE for i in found)
+        shared = Counter(i for indices in lists if len(indices) <= BOILERPLATE for i in indices)
         near = (i for i, n in shared.items() if n >= share * min(len(runs), len(theirs[i])))
         pairs += [(problem, second[i]) for i in sorted(near) if not _same(problem, second[i])]
     return pairs

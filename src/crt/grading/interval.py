@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
-from crt.tasks.algebra.node import Node, kinds_in, names_in
+from crt.grading.parser import Node, kinds_in, names_in
 
 _TINY = 4e-16  # more than one rounding of a double
 _LARGE = 1.7e308

@@ -27,11 +27,11 @@ class Row:
     fault: str = ""
 
 
-def rows(path: Path) -> Iterator[Row]:
+def read_file(path: Path) -> Iterator[Row]:
     """The rows of a JSONL, JSON, CSV or Parquet file."""
     if path.suffix not in READERS:
-        known = ", ".join(READERS)
-        raise DataError(f"{path} is not a data file: its name must end in one of {known}")
+        suffixes = ", ".join(READERS)
+        raise DataError(f"{path} is not a data file: its name must end in one of {suffixes}")
     try:
         yield from READERS[path.suffix](path)
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file), start=1):
             if number == 1:
-                _refuse_wide_encoding(path, line)
+                _refuse_utf16(path, line)
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if len(line) > LONGEST_LINE:
                 yield Row(f"{path}, line {number}", fault=f"longer than {LONGEST_LINE >> 20} MB")
@@ -82,9 +82,11 @@ def _object_row(place: str, value: Any) -> Row:
 
 def _json(path: Path) -> Iterator[Row]:
     if path.stat().st_size > LARGEST_JSON:
-        raise DataError(f"{path} is over {LARGEST_JSON >> 20} MB: write it as JSONL, a row a line")
+        raise DataError(
+            f"{path} is over {LARGEST_JSON >> 20} MB: write it as JSONL, one row per line"
+        )
     content = path.read_bytes()
-    _refuse_wide_encoding(path, content)
+    _refuse_utf16(path, content)
     try:
         items = json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -102,7 +104,7 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _csv(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
-        _refuse_wide_encoding(path, file.read(4))
+        _refuse_utf16(path, file.read(4))
     # Undecodable bytes become surrogates, so that one bad row is refused, not the whole file.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.DictReader(file, strict=True)
@@ -124,8 +126,8 @@ def _csv_row(place: str, record: dict[Any, Any]) -> Row:
 
 
 def _parquet(path: Path) -> Iterator[Row]:
-    arrow = _needed("pyarrow")
-    parquet = _needed("pyarrow.parquet")
+    arrow = _require("pyarrow")
+    parquet = _require("pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
             number = 0
@@ -138,7 +140,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise DataError(f"{path} is not a readable Parquet file: {reason}") from None
 
 
-def hub_rows(
+def read_hub(
     hub_id: str,
     configs: tuple[str | None, ...],
     split: str,
@@ -163,21 +165,21 @@ def hub_rows(
 
 def _hub_loader() -> Callable[..., Any]:
     """The hub client; where the hub's name is unknown it looks in its cache and does not retry."""
-    hub = _needed("huggingface_hub.constants")
-    if not getproxies() and not _is_known(urlsplit(hub.ENDPOINT).hostname):
+    hub = _require("huggingface_hub.constants")
+    if not getproxies() and not _resolves(urlsplit(hub.ENDPOINT).hostname):
         os.environ["HF_HUB_OFFLINE"] = "1"  # for `datasets`, which is loaded after this
         hub.HF_HUB_OFFLINE = True
-    return _needed("datasets").load_dataset
+    return _require("datasets").load_dataset
 
 
-def _is_known(host: str | None) -> bool:
+def _resolves(host: str | None) -> bool:
     try:
         return bool(socket.getaddrinfo(host, 443))
     except OSError:
         return False
 
 
-def _needed(module: str) -> Any:
+def _require(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -185,7 +187,7 @@ def _needed(module: str) -> Any:
         raise DataError(f"this data needs {package}: pip install 'crt-train[data]'") from None
 
 
-def _refuse_wide_encoding(path: Path, start: bytes) -> None:
+def _refuse_utf16(path: Path, start: bytes) -> None:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path} is UTF-16, not UTF-8: convert it")
 

@@ -1,9 +1,9 @@
 """The worker process: settles with sympy what algebra leaves open.
 
-`python -m crt.tasks.symbolic` reads one JSON request a line and answers each with one line. What
-our grammar cannot read goes through math-verify's parser. Two expressions are the same if their
-difference vanishes to 180 digits at every point that is tried: math-verify's own comparison rounds
-to six digits (1/2004! would be 1/2006!).
+`python -m crt.grading.sympy_worker` reads one JSON request per line and writes one JSON reply per
+line. What our grammar cannot read goes through math-verify's parser. Two expressions are the same
+if their difference vanishes to 180 digits at every point that is tried: math-verify's own
+comparison rounds to six digits (1/2004! would be 1/2006!).
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import sys
 from fractions import Fraction
 from typing import Any
 
-from crt.tasks.algebra.node import Node, kinds_in
-from crt.tasks.compare import GoldUnread, decide
+from crt.grading.parser import Node, kinds_in
+from crt.grading.verifiers import GoldUnread, decide
 
 DIGITS = 200
 ZERO_BELOW = 10.0**-180

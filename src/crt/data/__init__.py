@@ -1,0 +1,1 @@
+"""Data sets in, problems and prompts out; every module here is for the other folders."""
