@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from crt.grading.verifiers import asks_percent, decide
+from crt.grading.verifiers import asks_percent, verify_math
 
 # gold, predictions that are the same
 SAME = {
@@ -176,36 +176,36 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("gold", "said"), [(g, p) for g, ps in SAME.items() for p in ps])
 def test_same(gold: str, said: str) -> None:
-    assert decide(said, gold).equal is True
+    assert verify_math(said, gold).equal is True
 
 
 @pytest.mark.parametrize(("gold", "said"), [(g, p) for g, ps in DIFFERENT.items() for p in ps])
 def test_different(gold: str, said: str) -> None:
-    assert decide(said, gold).equal is False
+    assert verify_math(said, gold).equal is False
 
 
 @pytest.mark.parametrize("gold", [*SAME, *DIFFERENT])
 def test_every_gold_is_itself(gold: str) -> None:
-    assert decide(f" {gold}  ", gold).equal is True
+    assert verify_math(f" {gold}  ", gold).equal is True
 
 
 def test_what_algebra_cannot_settle_is_left_open_not_guessed() -> None:
-    assert decide(r"\sin^2 x + \cos^2 x", "1").equal is None
-    assert decide(r"2^{n+1}", r"2 \cdot 2^n").equal is None
-    assert decide(r"\sum_{k=1}^{4} k", "10").equal is None
+    assert verify_math(r"\sin^2 x + \cos^2 x", "1").equal is None
+    assert verify_math(r"2^{n+1}", r"2 \cdot 2^n").equal is None
+    assert verify_math(r"\sum_{k=1}^{4} k", "10").equal is None
 
 
 def test_bounds_prove_a_difference_where_algebra_has_no_word() -> None:
-    assert decide(r"\sin 1", r"\cos 1").equal is False
-    assert decide(r"e^{x}", r"e^{x+1}").equal is False
-    assert decide("9^{9^{9^9}}", "5").equal is False  # overflow is a bound, too
-    assert decide(r"99999999999!", "5").equal is False
+    assert verify_math(r"\sin 1", r"\cos 1").equal is False
+    assert verify_math(r"e^{x}", r"e^{x+1}").equal is False
+    assert verify_math("9^{9^{9^9}}", "5").equal is False  # overflow is a bound, too
+    assert verify_math(r"99999999999!", "5").equal is False
 
 
 def test_a_percent_sign_is_allowed_when_the_question_asks_for_a_percentage() -> None:
-    assert decide(r"50\%", "50").equal is False
-    assert decide(r"50\%", "50", percent=True).equal is True
-    assert decide(r"5\%", "50", percent=True).equal is False
+    assert verify_math(r"50\%", "50").equal is False
+    assert verify_math(r"50\%", "50", percent=True).equal is True
+    assert verify_math(r"5\%", "50", percent=True).equal is False
 
 
 @pytest.mark.parametrize(
@@ -227,49 +227,49 @@ def test_asking_for_a_percentage(question: str, asks: bool) -> None:
 def test_options_are_known_by_letter_or_by_what_they_say() -> None:
     options = ("A) 2", "B) 4", "C) 9", "D) $10$")
     for said in ("D", "d", "(d)", "D) 10", "10", r"\text{Option D}", "x=10"):
-        assert decide(said, "D", options).equal is True, said
+        assert verify_math(said, "D", options).equal is True, said
     # 9 is what C says: a letter with another option's words contradicts itself
     for said in ("C", "9", "(D) 9", "A or D", "11", "(D), (A)"):
-        assert decide(said, "D", options).equal is False, said
+        assert verify_math(said, "D", options).equal is False, said
 
 
 def test_letters_that_are_no_choices() -> None:
     romans = ("I only", "II only", "III only", "I and II only")
-    assert decide("I and II only", "D", romans).equal is True  # there is no option I
-    assert decide("II only", "D", romans).equal is False
-    assert decide("$a$", "B", ("$b$", "$a$")).equal is True  # the second option says a
-    assert decide("A", "B", ("$b$", "$a$")).equal is False
+    assert verify_math("I and II only", "D", romans).equal is True  # there is no option I
+    assert verify_math("II only", "D", romans).equal is False
+    assert verify_math("$a$", "B", ("$b$", "$a$")).equal is True  # the second option says a
+    assert verify_math("A", "B", ("$b$", "$a$")).equal is False
 
 
 def test_two_options_that_say_the_same_are_told_apart_by_letter_only() -> None:
     options = ("0.5", "1/2")
-    assert decide("A", "A", options).equal is True
-    assert decide("0.5", "A", options).equal is False
+    assert verify_math("A", "A", options).equal is True
+    assert verify_math("0.5", "A", options).equal is False
 
 
 def test_tolerance_is_absolute_and_reaches_its_end() -> None:
     for said in ("1.1", "0.9", "1", r"\frac{11}{10}"):
-        assert decide(said, "1", tolerance=0.1).equal is True, said
-    assert decide("1.1001", "1", tolerance=0.1).equal is False
-    assert decide("(1.05, 2)", "(1, 2)", tolerance=0.1).equal is True  # each value of a tuple
-    assert decide("3.14", r"\pi", tolerance=0.01).equal is True
-    assert decide("3.14", r"\pi").equal is False
+        assert verify_math(said, "1", tolerance=0.1).equal is True, said
+    assert verify_math("1.1001", "1", tolerance=0.1).equal is False
+    assert verify_math("(1.05, 2)", "(1, 2)", tolerance=0.1).equal is True  # each value of a tuple
+    assert verify_math("3.14", r"\pi", tolerance=0.01).equal is True
+    assert verify_math("3.14", r"\pi").equal is False
 
 
 def test_a_prediction_far_longer_than_any_gold_is_wrong() -> None:
-    assert decide("5" + " " * 2000 + "+0", "5") == (False, "too long")
+    assert verify_math("5" + " " * 2000 + "+0", "5") == (False, "too long")
 
 
 def test_control_characters_make_an_answer_unreadable() -> None:
     # "\frac" that went through a careless JSON writer begins with a form feed
-    assert decide("\x0crac{10}{2}", "5").equal is False
-    assert decide("5\x00", "5").equal is False
-    assert decide("\u200b5", "5").equal is True  # invisible, and harmless
+    assert verify_math("\x0crac{10}{2}", "5").equal is False
+    assert verify_math("5\x00", "5").equal is False
+    assert verify_math("\u200b5", "5").equal is True  # invisible, and harmless
 
 
 def test_the_fast_paths_do_not_load_sympy() -> None:
     code = (
-        "import sys; from crt.grading.verifiers import decide; import crt.grading.grader;"
-        "assert decide('(x+1)^2', 'x^2+2x+1').equal; assert 'sympy' not in sys.modules"
+        "import sys; from crt.grading.verifiers import verify_math; import crt.grading.grader;"
+        "assert verify_math('(x+1)^2', 'x^2+2x+1').equal; assert 'sympy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

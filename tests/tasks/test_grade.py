@@ -92,13 +92,13 @@ def test_many_keep_their_order_and_report_each_once(grader: Grader) -> None:
 
 def test_equal_pairs_are_asked_once(grader: Grader) -> None:
     asked: list[object] = []
-    ask = grader._pool.ask
-    grader._pool.ask = lambda request: (asked.append(request), ask(request))[1]  # type: ignore[method-assign]
+    run = grader._pool.run
+    grader._pool.run = lambda request: (asked.append(request), run(request))[1]  # type: ignore[method-assign]
     try:
         grader.grade_many([Item(r"\boxed{\tan x \cot x}", "1")] * 5)
         grader.grade(r"so \boxed{\tan x \cot x}!", "1")
     finally:
-        grader._pool.ask = ask  # type: ignore[method-assign]
+        grader._pool.run = run  # type: ignore[method-assign]
     assert len(asked) == 1
 
 

@@ -80,7 +80,7 @@ def test_a_worker_that_died_idle_costs_nothing(grader: Grader) -> None:
 
 def test_a_worker_ends_itself_when_its_parent_is_gone() -> None:
     worker = Worker(deadline_seconds=1.0, memory_mb=600)
-    worker.ask({"prediction": "1", "gold": "2", "options": [], "tolerance": None, "percent": False})
+    worker.run({"prediction": "1", "gold": "2", "options": [], "tolerance": None, "percent": False})
     process = worker.process
     assert process is not None and process.stdin is not None
     process.stdin.close()  # what a worker sees when its parent has died

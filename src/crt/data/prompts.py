@@ -185,7 +185,7 @@ def _safe_question(problem: Problem, template: Template) -> str:
     if tokens and template.settings.special_text == "refuse":
         raise DataError(
             f"the question of {problem.id!r} contains {tokens[0]!r}, which is a control token "
-            "of the tokenizer: remove the problem, or set special_text = 'break' to put a space in it"
+            "here: remove the problem, or set special_text = 'break' to put a space in it"
         )
     return _break_control(question, template)
 

@@ -1,4 +1,9 @@
-"""text, answer → correct, wrong, no answer, ungraded: with what was extracted, and why."""
+"""text, answer → correct, wrong, no answer, ungraded: with what was extracted, and why.
+
+Symbolic work is done in worker processes that can be killed: a hang or a crash costs one item,
+never the run. Each is a plain child process that speaks JSON lines over pipes: no fork of a process
+with threads, no pickle, no need of `if __name__ == "__main__"`, and calls from any thread are fine.
+"""
 
 import asyncio
 import atexit
@@ -21,10 +26,11 @@ from typing import Any, NamedTuple, Self
 
 from crt.errors import GradingError
 from crt.grading.extract import extract
-from crt.grading.verifiers import MAX_ANSWER, asks_percent, decide
+from crt.grading.verifiers import MAX_ANSWER, asks_percent, verify_math
 from crt.types import Problem, Verdict
 
 GRADER_VERSION = "1.0+math-verify-0.9.0"  # goes into manifests: another version, other verdicts
+START_SECONDS = 120.0  # importing sympy on a busy machine
 
 _SELF_TEST = (
     (r"so \boxed{\frac{1}{2}}", "0.5", Verdict.CORRECT),
@@ -59,8 +65,20 @@ class Item(NamedTuple):
     thinking_opened: bool = False
 
 
-class _Pair(NamedTuple):
-    """What a verdict depends on, and what it is cached by."""
+def item_of(text: str, problem: Problem, thinking_opened: bool = False) -> Item:
+    """A response and its problem as an item for `grade_many`."""
+    return Item(
+        text,
+        problem.answer,
+        problem.options,
+        problem.tolerance,
+        problem.question,
+        thinking_opened,
+    )
+
+
+class Pair(NamedTuple):
+    """What a verdict depends on: the cache's key, and a worker's request."""
 
     prediction: str
     gold: str
@@ -69,15 +87,10 @@ class _Pair(NamedTuple):
     percent: bool
 
 
-class _Outcome(NamedTuple):
-    verdict: Verdict
-    reason: str
-
-
 class Grader:
     """Grades responses; usable from any thread, from asyncio, and inside a trainer.
 
-    `workers` processes do symbolic work, at most `deadline_seconds` an item and in `memory_mb`
+    `workers` processes do symbolic work, at most `deadline_seconds` per item and in `memory_mb`
     of address space each. They start when first needed.
     """
 
@@ -96,8 +109,8 @@ class Grader:
             )
         self.workers = workers
         self.cache_size = cache_size
-        self._pool = Pool(workers, deadline_seconds, memory_mb)
-        self._cache: OrderedDict[_Pair, _Outcome] = OrderedDict()
+        self._pool = WorkerPool(workers, deadline_seconds, memory_mb)
+        self._cache: OrderedDict[Pair, Grade] = OrderedDict()
         self._lock = threading.Lock()
 
     def grade(
@@ -111,14 +124,11 @@ class Grader:
         thinking_opened: bool = False,
     ) -> Grade:
         """The grade of one response."""
-        item = Item(text, answer, tuple(options), tolerance, question, thinking_opened)
-        asked = _asked(item)
-        return asked if isinstance(asked, Grade) else _graded(asked, self._outcome(asked))
+        return self._grade(Item(text, answer, tuple(options), tolerance, question, thinking_opened))
 
     def grade_problem(self, text: str, problem: Problem, thinking_opened: bool = False) -> Grade:
         """The grade of one response to a problem, with the problem's options and tolerance."""
-        item = item_of(text, problem, thinking_opened)
-        return self.grade(item.text, item.answer, **_settings(item))
+        return self._grade(item_of(text, problem, thinking_opened))
 
     async def grade_async(self, text: str, answer: str, **settings: Any) -> Grade:
         """As `grade`, without holding up the event loop."""
@@ -127,37 +137,37 @@ class Grader:
     def grade_many(
         self, items: Iterable[Item], progress: Callable[[int], None] | None = None
     ) -> list[Grade]:
-        """Grades in the order of the items; `progress` is told how many more are done.
+        """Grades in the order of the items; `progress` gets the number of items just done.
 
         The fast paths run here, one after another; only what is left goes to the workers, all at
         once and each distinct pair once.
         """
         report = progress or (lambda _: None)
-        asked = [_asked(item) for item in items]
-        outcomes: dict[_Pair, _Outcome] = {}
-        left: dict[_Pair, int] = {}
-        for pair in asked:
-            quick = pair if isinstance(pair, Grade) else self._fast(pair)
-            if isinstance(quick, _Outcome) and isinstance(pair, _Pair):
-                outcomes[pair] = quick
-            elif isinstance(pair, _Pair):
-                left[pair] = left.get(pair, 0) + 1
-                continue
-            report(1)
+        grades: list[Grade | Pair] = []
+        undecided: dict[Pair, int] = {}
+        for item in items:
+            pair = extract_pair(item)
+            grade = pair if isinstance(pair, Grade) else self.grade_fast(pair)
+            if isinstance(pair, Pair) and grade is None:
+                undecided[pair] = undecided.get(pair, 0) + 1
+            else:
+                report(1)
+            grades.append(grade or pair)
         with ThreadPoolExecutor(self.workers) as threads:
-            for pair, outcome in zip(left, threads.map(self._settled, left), strict=True):
-                outcomes[pair] = outcome
-                report(left[pair])
-        return [a if isinstance(a, Grade) else _graded(a, outcomes[a]) for a in asked]
+            settled: dict[Pair, Grade] = {}
+            for pair, grade in zip(undecided, threads.map(self._settle, undecided), strict=True):
+                settled[pair] = grade
+                report(undecided[pair])
+        return [grade if isinstance(grade, Grade) else settled[grade] for grade in grades]
 
     def self_test(self) -> None:
         """Raises GradingError unless every kind of verdict comes out as it must."""
         for text, answer, verdict in _SELF_TEST:
-            found = self.grade(text, answer)
-            if found.verdict is not verdict:
+            grade = self.grade(text, answer)
+            if grade.verdict is not verdict:
                 raise GradingError(
                     f"The grader is not alive: {text!r} against {answer!r} gave "
-                    f"{found.verdict} ({found.reason}), not {verdict}. Check that math-verify "
+                    f"{grade.verdict} ({grade.reason}), not {verdict}. Check that math-verify "
                     "0.9.0 is installed and that child processes can start."
                 )
 
@@ -171,93 +181,65 @@ class Grader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _outcome(self, pair: _Pair) -> _Outcome:
-        return self._fast(pair) or self._settled(pair)
-
-    def _fast(self, pair: _Pair) -> _Outcome | None:
-        """The outcome, if it is known or takes no worker."""
-        known = self._known(pair)
-        if known is not None:
-            return known
+    def grade_fast(self, pair: Pair) -> Grade | None:
+        """The grade, if it is in the cache or takes no worker."""
+        with self._lock:
+            cached = self._cache.get(pair)
+            if cached is not None:
+                self._cache.move_to_end(pair)
+                return cached
         try:
-            decision = decide(*pair)
+            equal, reason = verify_math(*pair)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return None  # a fault of ours in a worker is one ungraded item, here it is a lost run
-        if decision.equal is None:
-            return None
-        return self._keep(pair, _Outcome(_verdict(decision.equal), decision.reason))
+        return None if equal is None else self._keep(pair, _verdict(equal), reason)
 
-    def _settled(self, pair: _Pair) -> _Outcome:
-        """A worker's outcome; `ungraded` where it hung, died or could not tell."""
-        reply = self._pool.ask(pair._asdict())
+    def _grade(self, item: Item) -> Grade:
+        pair = extract_pair(item)
+        return pair if isinstance(pair, Grade) else self.grade_fast(pair) or self._settle(pair)
+
+    def _settle(self, pair: Pair) -> Grade:
+        """A worker's grade; `ungraded` where it hung, died or could not tell."""
+        reply = self._pool.run(pair._asdict())
         if "ungraded" in reply:
-            return self._keep(pair, _Outcome(Verdict.UNGRADED, reply["ungraded"]))
-        return self._keep(pair, _Outcome(_verdict(reply["equal"]), reply["reason"]))
+            return self._keep(pair, Verdict.UNGRADED, reply["ungraded"])
+        return self._keep(pair, _verdict(reply["equal"]), reply["reason"])
 
-    def _known(self, pair: _Pair) -> _Outcome | None:
-        with self._lock:
-            known = self._cache.get(pair)
-            if known is not None:
-                self._cache.move_to_end(pair)
-            return known
-
-    def _keep(self, pair: _Pair, outcome: _Outcome) -> _Outcome:
-        if len(pair.prediction) <= MAX_ANSWER:  # a megabyte is refused faster than it is found
+    def _keep(self, pair: Pair, verdict: Verdict, reason: str) -> Grade:
+        grade = Grade(verdict, pair.prediction[:MAX_ANSWER], reason)
+        if len(pair.prediction) <= MAX_ANSWER:  # a megabyte is refused faster than looked up
             with self._lock:
-                self._cache[pair] = outcome
+                self._cache[pair] = grade
                 while len(self._cache) > self.cache_size:
                     self._cache.popitem(last=False)
-        return outcome
-
-
-def item_of(text: str, problem: Problem, thinking_opened: bool = False) -> Item:
-    """A response and its problem as an item for `grade_many`."""
-    return Item(
-        text,
-        problem.answer,
-        problem.options,
-        problem.tolerance,
-        problem.question,
-        thinking_opened,
-    )
+        return grade
 
 
 def grade(text: str, answer: str, **settings: Any) -> Grade:
     """The grade of one response, with a grader that is shared by the whole process."""
-    return _shared().grade(text, answer, **settings)
+    return _shared_grader().grade(text, answer, **settings)
 
 
 @cache
-def _shared() -> Grader:
+def _shared_grader() -> Grader:
     grader = Grader()
     atexit.register(grader.close)
     return grader
 
 
-def _settings(item: Item) -> dict[str, Any]:
-    return {name: value for name, value in item._asdict().items() if name not in ("text", "answer")}
-
-
-def _asked(item: Item) -> "Grade | _Pair":
+def extract_pair(item: Item) -> Grade | Pair:
     """What has to be compared, or the grade where nothing has."""
     if not item.answer.strip():
         return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
-    found = extract(item.text, item.thinking_opened)
-    if found.answer is None:
-        return Grade(Verdict.NO_ANSWER, None, found.reason)
+    prediction, reason = extract(item.text, item.thinking_opened)
+    if prediction is None:
+        return Grade(Verdict.NO_ANSWER, None, reason)
     percent = bool(item.question) and asks_percent(item.question)
-    return _Pair(found.answer, item.answer, item.options, item.tolerance, percent)
+    return Pair(prediction, item.answer, item.options, item.tolerance, percent)
 
 
 def _verdict(equal: bool) -> Verdict:
     return Verdict.CORRECT if equal else Verdict.WRONG
-
-
-def _graded(pair: _Pair, outcome: _Outcome) -> Grade:
-    return Grade(outcome.verdict, pair.prediction[:MAX_ANSWER], outcome.reason)
-
-
-START_SECONDS = 120.0  # importing sympy on a busy machine
 
 
 class WorkerFailed(Exception):
@@ -266,6 +248,49 @@ class WorkerFailed(Exception):
 
 class WorkerDied(WorkerFailed):
     """It ended by itself, or something ended it."""
+
+
+class WorkerPool:
+    """Some workers; a request waits for a free one."""
+
+    def __init__(self, workers: int, deadline_seconds: float, memory_mb: int) -> None:
+        self.settings = (workers, deadline_seconds, memory_mb)
+        self.closed = False
+        self._fill()
+
+    def _fill(self) -> None:
+        workers, deadline_seconds, memory_mb = self.settings
+        self.owner = os.getpid()
+        self.all = [Worker(deadline_seconds, memory_mb) for _ in range(workers)]
+        self.free: queue.LifoQueue[Worker] = queue.LifoQueue()
+        for worker in self.all:
+            self.free.put(worker)
+
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A worker's reply; a worker that fails makes the reply `ungraded`."""
+        if self.owner != os.getpid():
+            self._fill()  # a forked child shares the parent's pipes: it gets workers of its own
+        worker = self.free.get()
+        try:
+            if self.closed:
+                raise GradingError("The grader is closed. Make a new Grader.")
+            try:
+                return worker.run(request)
+            except WorkerDied:  # the system may have killed it for another's memory: once more
+                return worker.run(request)
+        except WorkerFailed as failure:
+            return {"ungraded": str(failure)}
+        finally:
+            if self.closed:  # closed while this was at work
+                worker.stop()
+            self.free.put(worker)
+
+    def close(self) -> None:
+        """Stops all workers; a forked child leaves its parent's alone."""
+        self.closed = True
+        if self.owner == os.getpid():
+            for worker in self.all:
+                worker.stop()
 
 
 class Worker:
@@ -278,7 +303,7 @@ class Worker:
         self.unread = b""
         self.ready = False
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply, or WorkerFailed after the deadline or a crash; either way usable again."""
         try:
             if self.process is None or self.process.poll() is not None:
@@ -309,7 +334,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=_worker_environment(),
                 start_new_session=True,  # Ctrl-C is the parent's business
             )
         except OSError as error:
@@ -337,7 +362,7 @@ class Worker:
         source = self.process.stdout.fileno()
         end = time.monotonic() + seconds
         while b"\n" not in self.unread:
-            if not _readable(source, end - time.monotonic()):
+            if not _wait_for_input(source, end - time.monotonic()):
                 raise WorkerFailed(f"no verdict within {seconds:g} seconds")
             piece = os.read(source, 65536)
             if not piece:
@@ -359,65 +384,15 @@ class Worker:
         process.wait()
 
 
-def _readable(source: int, seconds: float) -> bool:
-    """Waits for input with poll, which has no limit on file numbers as select has."""
-    waiting = select.poll()
-    waiting.register(source, select.POLLIN)
-    return bool(waiting.poll(max(0.0, seconds) * 1000))
+def _wait_for_input(source: int, seconds: float) -> bool:
+    """Waits with poll, which has no limit on file numbers as select has."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
 
 
-def _environment() -> dict[str, str]:
+def _worker_environment() -> dict[str, str]:
     """The child finds this very package, wherever the parent found it, and no GPU."""
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
     return os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-
-
-class Pool:
-    """Some workers; a request waits for a free one."""
-
-    def __init__(self, workers: int, deadline_seconds: float, memory_mb: int) -> None:
-        self.settings = (workers, deadline_seconds, memory_mb)
-        self.lock = threading.Lock()
-        self.closed = False
-        self._fill()
-
-    def _fill(self) -> None:
-        workers, deadline_seconds, memory_mb = self.settings
-        self.owner = os.getpid()
-        self.all = [Worker(deadline_seconds, memory_mb) for _ in range(workers)]
-        self.free: queue.LifoQueue[Worker] = queue.LifoQueue()
-        for worker in self.all:
-            self.free.put(worker)
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A worker's reply; a worker that fails makes the reply `ungraded`."""
-        self._after_fork()
-        worker = self.free.get()
-        try:
-            if self.closed:
-                raise GradingError("The grader is closed. Make a new Grader.")
-            try:
-                return worker.ask(request)
-            except WorkerDied:  # the system may have killed it for another's memory: once more
-                return worker.ask(request)
-        except WorkerFailed as failure:
-            return {"ungraded": str(failure)}
-        finally:
-            if self.closed:  # closed while this was at work
-                worker.stop()
-            self.free.put(worker)
-
-    def _after_fork(self) -> None:
-        """A forked child shares the parent's pipes: it gets workers of its own."""
-        if self.owner != os.getpid():
-            self.lock = threading.Lock()
-            with self.lock:
-                self._fill()
-
-    def close(self) -> None:
-        """Stops all workers; a forked child leaves its parent's alone."""
-        self.closed = True
-        if self.owner == os.getpid():
-            for worker in self.all:
-                worker.stop()

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
-from crt.grading.parser import Node, kinds_in, names_in
+from crt.grading.parser import Node, all_kinds, variables
 
 _TINY = 4e-16  # more than one rounding of a double
 _LARGE = 1.7e308
-_WHOLE_ONLY = {"floor", "ceiling", "factorial", "binom", "gcd", "lcm"}
+WHOLE_ONLY = {"floor", "ceiling", "factorial", "binom", "gcd", "lcm"}
 
 
 class Bounds(NamedTuple):
@@ -24,66 +24,72 @@ class NoBounds(ValueError):
     """Not a real number here, or not known."""
 
 
-def apart(one: Node, other: Node) -> bool:
+_UNKNOWN = (ValueError, OverflowError, ZeroDivisionError)  # NoBounds is a ValueError
+
+
+def differ(one: Node, other: Node) -> bool:
     """Are the two values certainly different, at some choice of their variables?"""
     for point in _points(one, other):
         try:
-            a, b = bounds(one, point), bounds(other, point)
-        except (NoBounds, OverflowError, ValueError, ZeroDivisionError):
+            a, b = _bounds(one, point), _bounds(other, point)
+        except _UNKNOWN:
             continue
         if a.low > b.high or b.low > a.high:
             return True
     return False
 
 
-def number(node: Node) -> Bounds | None:
+def constant_bounds(node: Node) -> Bounds | None:
     """Bounds of a value without variables, or None."""
-    if names_in(node):
+    if variables(node):
         return None
     try:
-        return bounds(node, 0)
-    except (NoBounds, OverflowError, ValueError, ZeroDivisionError):
+        return _bounds(node, 0)
+    except _UNKNOWN:
         return None
 
 
 def _points(one: Node, other: Node) -> tuple[int, ...]:
     """Which choices of the variables to try: -1 and -2 are whole numbers, 1 to 3 are not.
 
-    Formulas with a floor or a factorial, or a negative number to a power, are meant for whole
-    numbers and may differ elsewhere.
+    Formulas with a floor or a factorial are meant for whole numbers and may differ elsewhere.
     """
-    if not (names_in(one) or names_in(other)):
+    if not (variables(one) or variables(other)):
         return (0,)
-    return (-1, -2) if (kinds_in(one) | kinds_in(other)) & _WHOLE_ONLY else (1, 2, 3)
+    return (-1, -2) if (all_kinds(one) | all_kinds(other)) & WHOLE_ONLY else (1, 2, 3)
 
 
 def _value_of(name: str, point: int) -> float:
-    """A fixed value for a variable, the same in every process."""
+    """A constant's value, or a fixed value for a variable, the same in every process."""
+    if name in ("i", "infty"):
+        raise NoBounds(name)
+    if name in ("pi", "e"):
+        return math.pi if name == "pi" else math.e
     seed = zlib.crc32(f"{name}/{point}".encode())
     return float(2 + seed % 23) if point < 0 else 0.3 + (seed % 100_003) / 40_000 * point
 
 
 @lru_cache(maxsize=20_000)
-def bounds(node: Node, point: int) -> Bounds:
+def _bounds(node: Node, point: int) -> Bounds:
     """Bounds of a tree's value with its variables at the given point."""
-    if node.kind == "number":
-        return _around(float(node.number))
-    if node.kind == "name":
-        return _named(node.text, point)
-    if node.kind == "base":
-        return _around(float(int(node.text, int(node.number))))
-    parts = [bounds(part, point) for part in node.parts]
+    parts = [_bounds(part, point) for part in node.parts]
     match node.kind:
+        case "number":
+            return _around(float(node.number))
+        case "name":
+            return _around(_value_of(node.text, point))
+        case "base":
+            return _around(float(int(node.text, int(node.number))))
         case "neg":
-            return Bounds(-parts[0].high, -parts[0].low)
+            return _negative(parts[0])
         case "add":
-            return _wider(sum(p.low for p in parts), sum(p.high for p in parts), parts)
+            return _sum(parts)
         case "mul":
             return reduce(_times, parts)
         case "div":
             return _times(parts[0], _inverse(parts[1]))
         case "pow":
-            return _power(node, parts[0], parts[1])
+            return _power(parts[0], parts[1], node.parts[1])
         case "call":
             return _call(node.text, parts)
         case "unit" if node.text in ("%", "degree"):
@@ -92,20 +98,18 @@ def bounds(node: Node, point: int) -> Bounds:
             raise NoBounds(node.kind)
 
 
-def _named(name: str, point: int) -> Bounds:
-    if name in ("i", "infty"):
-        raise NoBounds(name)
-    constants = {"pi": math.pi, "e": math.e}
-    return _around(constants[name] if name in constants else _value_of(name, point))
-
-
 def _around(value: float) -> Bounds:
     slack = abs(value) * _TINY + 5e-324
     return Bounds(value - slack, value + slack)
 
 
-def _wider(low: float, high: float, parts: list[Bounds]) -> Bounds:
+def _negative(value: Bounds) -> Bounds:
+    return Bounds(-value.high, -value.low)
+
+
+def _sum(parts: list[Bounds]) -> Bounds:
     """A sum's rounding is relative to its largest term, not to its result."""
+    low, high = sum(part.low for part in parts), sum(part.high for part in parts)
     if math.isnan(low) or math.isnan(high):
         raise NoBounds("not a number")
     finite = [abs(x) for p in parts for x in p if math.isfinite(x)]
@@ -132,20 +136,15 @@ def _inverse(value: Bounds) -> Bounds:
     return _outward(1 / value.high, 1 / value.low)
 
 
-def _power(node: Node, base: Bounds, exponent: Bounds) -> Bounds:
+def _power(base: Bounds, exponent: Bounds, power: Node) -> Bounds:
     """Positive bases by logarithm; others only to a whole power, or an odd root."""
     if base.low > 0:
         return _exp(_times(_log(base), exponent))
-    power = node.parts[1]
     if power.kind == "number" and power.number.denominator == 1 and 0 <= power.number <= 64:
-        result = _around(1.0)
-        for _ in range(int(power.number)):
-            result = _times(result, base)
-        return result
+        return reduce(_times, [base] * int(power.number), _around(1.0))
     if power.kind == "number" and base.high < 0 and power.number.denominator % 2:
-        sign = -1 if power.number.numerator % 2 else 1
-        size = _exp(_times(_log(Bounds(-base.high, -base.low)), exponent))
-        return size if sign > 0 else Bounds(-size.high, -size.low)
+        size = _exp(_times(_log(_negative(base)), exponent))
+        return _negative(size) if power.number.numerator % 2 else size
     raise NoBounds("a negative number to this power")
 
 

@@ -1,26 +1,26 @@
-"""What an answer's tree is made of."""
+"""LaTeX answers as trees: what is written, before anything is computed."""
 
 import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from crt.grading.latex import Token, tidy, tokenise, with_thousands
+from crt.grading.latex import Token, join_thousands, normalise, tokenise, words
 from crt.grading.units import SCALES, may_be_unit
+
+MAX_DEPTH = 50  # deeper nesting is no answer, and would use up the stack of a caller
+MAX_TOKENS = 1500
+MAX_DIGITS = 400
 
 ZERO = Fraction(0)
 CONSTANTS = {"pi", "e", "i", "infty"}
-
-
-class Unreadable(ValueError):
-    """The answer does not follow the grammar; caught by the reader."""
 
 
 class Node(NamedTuple):
     """One piece of an answer.
 
     Values: number, name, add, mul, div, pow, neg, plusminus, call, base. Around values: unit,
-    relation, ratio, list, bracket, union, matrix, word. `unread` is what could not be read.
+    relation, ratio, list, bracket, union, matrix, row, word. `unread` could not be parsed.
     """
 
     kind: str
@@ -39,129 +39,151 @@ def name(text: str) -> Node:
     return Node("name", text=text)
 
 
-def depth(node: Node) -> int:
-    """How deep a tree is, counted without recursion: `5!!!…` is deep without any bracket."""
-    level, layers = [node], 0
-    while level:
-        level, layers = [part for one in level for part in one.parts], layers + 1
-    return layers
+def negated(node: Node) -> Node:
+    """The node with a minus sign."""
+    return Node("neg", (node,))
 
 
-def names_in(node: Node) -> set[str]:
-    """The variables of a tree; π, e and i are not variables."""
+def all_names(node: Node) -> set[str]:
+    """The names in a tree, π, e, i and ∞ among them."""
     if node.kind == "name":
-        return {node.text} - CONSTANTS
-    return set().union(*(names_in(part) for part in node.parts)) if node.parts else set()
+        return {node.text}
+    return set[str]().union(*map(all_names, node.parts))
 
 
-def constants_in(node: Node) -> set[str]:
-    """The names π, e, i and ∞ of a tree."""
-    if node.kind == "name":
-        return {node.text} & CONSTANTS
-    return set().union(*(constants_in(part) for part in node.parts)) if node.parts else set()
+def variables(node: Node) -> set[str]:
+    """The names in a tree that are no constants."""
+    return all_names(node) - CONSTANTS
 
 
-def kinds_in(node: Node) -> set[str]:
+def all_kinds(node: Node) -> set[str]:
     """The kinds of nodes in a tree, and the names of its functions."""
     own = {node.kind, node.text} if node.kind == "call" else {node.kind}
-    return own.union(*(kinds_in(part) for part in node.parts)) if node.parts else own
+    return own.union(*map(all_kinds, node.parts))
 
 
-MAX_DEPTH = 50  # deeper nesting is no answer, and would use up the stack of a caller
-MAX_TOKENS = 1500
-
-_RELATIONS = {"=", "<", ">", "le", "ge", "ne", "approx", "in", "equiv", "sim", "subset"}
-_END = Token("end", "")
-
-
-class Reading(NamedTuple):
-    """An answer as a tree; `comma` says that `1,234` was taken for one number."""
+class Parsed(NamedTuple):
+    """An answer as a tree; `joined` says that `1,234` was taken for one number."""
 
     tree: Node
-    comma: bool
+    joined: bool
 
 
 @lru_cache(maxsize=20_000)
-def read(answer: str, thousands: bool = True) -> Reading:
-    """The tree of an answer; what cannot be read becomes a node `unread`, never an error."""
-    text = tidy(answer)
+def parse(answer: str, thousands: bool = True) -> Parsed:
+    """The tree of an answer; what cannot be parsed becomes a node `unread`, never an error."""
+    text = normalise(answer)
     if text is None:
-        return Reading(Node("unread", text=answer), False)
-    joined = with_thousands(text) if thousands else text
+        return Parsed(Node("unread", text=answer), False)
+    joined = join_thousands(text) if thousands else text
     tokens = tokenise(joined)
-    return Reading(_tree(tokens), joined != text)
+    tree = _parse_tokens(tokens) if 0 < len(tokens) <= MAX_TOKENS else None
+    return Parsed(tree or Node("unread", text=_to_latex(tokens)), joined != text)
 
 
-def _tree(tokens: list[Token]) -> Node:
-    if not tokens or len(tokens) > MAX_TOKENS:
-        return Node("unread", text=_respelled(tokens))
+def _parse_tokens(tokens: list[Token]) -> Node | None:
     try:
-        reader = Reader(list(tokens))
-        tree = reader.answer()
-        reader.expect_end()
-        if depth(tree) <= MAX_DEPTH:
-            return tree
+        parser = Parser(list(tokens))
+        tree = parser.answer()
+        parser.expect_end()
     except (Unreadable, ZeroDivisionError, OverflowError):
-        pass
-    return Node("unread", text=_respelled(tokens))
+        return None
+    return tree if _depth(tree) <= MAX_DEPTH else None
 
 
-def _respelled(tokens: list[Token]) -> str:
+def _depth(node: Node) -> int:
+    """How deep a tree is, counted without recursion: `5!!!…` is deep without any bracket."""
+    level, depth = [node], 0
+    while level:
+        level, depth = [part for node in level for part in node.parts], depth + 1
+    return depth
+
+
+def _to_latex(tokens: list[Token]) -> str:
     """LaTeX again, with words in small letters, for comparing and for another parser."""
-    out: list[str] = []
+    pieces: list[str] = []
     for token in tokens:
         if token.kind in ("command", "function"):
-            out.append("\\" + token.text.removeprefix("\\") if token.text != "\\" else r"\\")
+            pieces.append("\\" + token.text.removeprefix("\\") if token.text != "\\" else r"\\")
         else:
-            out.append(rf"\text{{{token.text.lower()}}}" if token.kind == "word" else token.text)
-    return " ".join(out)
+            pieces.append(rf"\text{{{token.text.lower()}}}" if token.kind == "word" else token.text)
+    return " ".join(pieces)
 
 
-class Reader:
-    """Recursive descent over the tokens, one method a level of the grammar."""
+class Unreadable(ValueError):
+    """The answer does not follow the grammar; caught by `parse`."""
+
+
+CURRENCIES = {"$": "dollar", "euro": "euro", "pounds": "sterling", "yen": "yen", "rupee": "rupee"}
+_RELATIONS = {"=", "<", ">", "le", "ge", "ne", "approx", "in", "equiv", "sim", "subset"}
+_GREEK = words(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell hbar pi "
+    "infty mho top R"
+)
+_ACCENTS = words("overline bar vec hat tilde overrightarrow widehat underline")
+_LABELS = {"angle", "triangle", "measuredangle"}
+_STARTS = _GREEK | _ACCENTS | _LABELS
+_STARTS |= {"frac", "sqrt", "binom", r"\{", "lfloor", "lceil", "begin", "emptyset"}
+_FUNCTION_NAMES = set("fghFGHPN")  # followed by a bracket these are functions, not factors
+_COUNTS = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve"),
+]
+_SINGLE_LETTER_UNITS = set("msghlLNJWKCFAVt")
+_CLOSINGS = {"(": (")", "]"), "[": ("]", ")")}
+_MATRICES = {"pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"}
+_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_END = Token("end", "")
+
+
+class Parser:
+    """Recursive descent over the tokens, one method per level of the grammar."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
-        self.at = 0
+        self.position = 0
         self.depth = 0
         self.bars = 0  # open |…|: the next bar closes
 
     @property
     def next(self) -> Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else _END
+        return self.tokens[self.position] if self.position < len(self.tokens) else _END
 
     def take(self) -> Token:
-        if self.at == len(self.tokens):
+        if self.position == len(self.tokens):
             raise Unreadable("it ends too soon")
-        self.at += 1
-        return self.tokens[self.at - 1]
+        self.position += 1
+        return self.tokens[self.position - 1]
 
     def accept(self, *texts: str) -> str:
-        """The next token's text if it is one of these signs or commands, and moves on."""
+        """Takes the next token if it is one of these signs or commands; "" if it is not."""
         token = self.next
         if token.kind in ("sign", "command", "comma") and token.text in texts:
-            self.at += 1
+            self.position += 1
             return token.text
         return ""
 
     def expect(self, *texts: str) -> str:
-        found = self.accept(*texts)
-        if not found:
-            raise Unreadable(f"expected {texts}, found {self.next.text!r}")
-        return found
+        text = self.accept(*texts)
+        if not text:
+            raise Unreadable(f"expected {texts}, not {self.next.text!r}")
+        return text
 
     def expect_end(self) -> None:
-        if self.at < len(self.tokens):
+        if self.position < len(self.tokens):
             raise Unreadable(f"left over: {self.next.text!r}")
 
-    def deeper(self) -> None:
+    def enter(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("too deeply nested")
 
+    # Lists, relations, unions, ratios, sums
+
     def answer(self) -> Node:
         """item, item; item … and item"""
-        self.deeper()
+        self.enter()
         items = [self.item()]
         while self.next.kind == "comma":
             while self.next.kind == "comma":
@@ -172,15 +194,13 @@ class Reader:
 
     def item(self) -> Node:
         """side = side ≤ side …; `≈ 5` alone is 5."""
-        if self.next.text in ("approx", "=") and self.at == 0:
+        if self.next.text in ("approx", "=") and self.position == 0:
             self.take()
         sides, relations = [self.union()], []
         while self.next.kind in ("sign", "command") and self.next.text in _RELATIONS:
             relations.append(self.take().text)
             sides.append(self.union())
-        if not relations:
-            return sides[0]
-        return Node("relation", tuple(sides), text=" ".join(relations))
+        return Node("relation", tuple(sides), " ".join(relations)) if relations else sides[0]
 
     def union(self) -> Node:
         parts = [self.ratio()]
@@ -189,13 +209,11 @@ class Reader:
         return parts[0] if len(parts) == 1 else Node("union", tuple(parts))
 
     def ratio(self) -> Node:
-        parts, spelled = [self.sum()], [self.tokens[self.at - 1].text]
+        parts, last_tokens = [self.sum()], [self.tokens[self.position - 1].text]
         while self.accept(":"):
             parts.append(self.sum())
-            spelled.append(self.tokens[self.at - 1].text)
-        if len(parts) == 1:
-            return parts[0]
-        return Node("ratio", tuple(parts), text=":".join(spelled))
+            last_tokens.append(self.tokens[self.position - 1].text)
+        return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts), ":".join(last_tokens))
 
     def sum(self) -> Node:
         terms = [self.signed(self.accept("+", "-", "pm", "mp"))]
@@ -208,47 +226,12 @@ class Reader:
     def signed(self, sign: str) -> Node:
         """A term with its sign; a second sign (`--5`) is a sign of the term."""
         inner = self.accept("+", "-") if sign else ""
-        self.deeper()
+        self.enter()
         term = self.measured(self.signed(inner) if inner else self.product())
         self.depth -= 1
         if sign == "-":
-            return Node("neg", (term,))
-        return Node("plusminus", (term,), text=sign) if sign in ("pm", "mp") else term
-
-    def product(self) -> Node:
-        """Factors, written with signs or side by side; `/` divides by the next factor alone."""
-        product = factor(self)
-        while True:
-            if self.accept("*"):
-                sign = self.accept("-", "+")
-                right = factor(self)
-                product = _times(product, Node("neg", (right,)) if sign == "-" else right)
-            elif self.accept("/"):
-                product = Node("div", (product, factor(self)))
-            elif can_start(self):
-                product = self.beside(product)
-            else:
-                return product
-
-    def beside(self, left: Node) -> Node:
-        """Two factors side by side: a mixed number (1 1/2, 1\\frac12) or a product."""
-        whole = left.number.denominator == 1 and left.kind == "number"
-        if self.next.kind == "number" and self.tokens[self.at - 1].text not in ")]}":
-            return self.mixed(left) if whole and self.next.spaced else self.refuse()
-        was_fraction = self.next.text == "frac"
-        right = factor(self)
-        if whole and was_fraction and _proper(right):
-            return Node("add", (left, right))
-        return _times(left, right)
-
-    def mixed(self, left: Node) -> Node:
-        upper = factor(self)
-        self.expect("/")
-        right = Node("div", (upper, factor(self)))
-        return Node("add", (left, right)) if _proper(right) else self.refuse()
-
-    def refuse(self) -> Node:
-        raise Unreadable(f"two numbers side by side at {self.next.text!r}")
+            return negated(term)
+        return Node("plusminus", (term,), sign) if sign in ("pm", "mp") else term
 
     def measured(self, value: Node) -> Node:
         """A value with the unit, percent sign or scale word that follows it."""
@@ -256,396 +239,355 @@ class Reader:
             value = Node("mul", (value, number(SCALES[self.take().text.lower()])))
         if self.next.text == "%" or self.next.text.lower() in ("percent", "percentage", "pct"):
             self.take()
-            return Node("unit", (value,), text="%")
+            return Node("unit", (value,), "%")
         if currency := self.accept(*CURRENCIES):  # 5 € as well as € 5
-            return Node("unit", (value,), text=CURRENCIES[currency])
-        words = unit_words(self)
-        if not words:
+            return Node("unit", (value,), CURRENCIES[currency])
+        unit = self.unit()
+        if not unit:
             return value
-        if value.kind in ("word", "unit") or not may_be_unit(words):
-            raise Unreadable(f"{words!r} is no unit")
-        return Node("unit", (value,), text=words)
+        if value.kind in ("word", "unit") or not may_be_unit(unit):
+            raise Unreadable(f"{unit!r} is no unit")
+        return Node("unit", (value,), unit)
+
+    def unit(self) -> str:
+        """The words after a value, with their powers: `cm^2`, `square feet`, `miles per hour`."""
+        words: list[str] = []
+        while self.next.kind in ("word", "letter") or (words and self.next.text in ("/", "^")):
+            token = self.take()
+            if token.text != "^":
+                words.append(token.text)
+                continue
+            power = self.argument()
+            if power.kind != "number" or power.number not in (2, 3):
+                raise Unreadable("not the power of a unit")
+            words[-1] += f"^{power.number}"
+        if words[-1:] == ["/"]:
+            raise Unreadable("a unit that ends in a slash")
+        return " ".join(words)
+
+    # Products
+
+    def product(self) -> Node:
+        """Factors, written with signs or side by side; `/` divides by the next factor alone."""
+        product = self.factor()
+        while True:
+            if self.accept("*"):
+                sign = self.accept("-", "+")
+                factor = self.factor()
+                product = _multiplied(product, negated(factor) if sign == "-" else factor)
+            elif self.accept("/"):
+                product = Node("div", (product, self.factor()))
+            elif self.at_factor():
+                product = self.adjacent(product)
+            else:
+                return product
+
+    def at_factor(self) -> bool:
+        """Can the next token begin a factor that stands beside another one?"""
+        token = self.next
+        match token.kind:
+            case "number" | "name" | "function":
+                return True
+            case "letter":
+                return token.text not in _SINGLE_LETTER_UNITS
+            case "sign":
+                return token.text in "([{" or (token.text == "|" and self.bars == 0)
+            case _:
+                return token.kind == "command" and token.text in _STARTS
+
+    def adjacent(self, left: Node) -> Node:
+        """Two factors side by side: a mixed number (1 1/2, 1\\frac12) or a product."""
+        whole = left.number.denominator == 1 and left.kind == "number"
+        if self.next.kind == "number" and self.tokens[self.position - 1].text not in ")]}":
+            if not (whole and self.next.spaced):
+                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
+            upper = self.factor()
+            self.expect("/")
+            right = Node("div", (upper, self.factor()))
+            if not _is_proper_fraction(right):
+                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
+            return Node("add", (left, right))
+        is_fraction = self.next.text == "frac"
+        right = self.factor()
+        if whole and is_fraction and _is_proper_fraction(right):
+            return Node("add", (left, right))
+        return _multiplied(left, right)
+
+    def factor(self) -> Node:
+        """An atom with its powers, factorials and base."""
+        first = self.next
+        node = self.atom()
+        while True:
+            if self.accept("^"):
+                node = self.raised(node)
+            elif self.next.text == "_" and node.kind == "number":
+                self.take()
+                node = _numeral(first.text, self.argument())
+            elif self.accept("!"):
+                node = Node("call", (node,), "factorial")
+            else:
+                return node
+
+    def raised(self, base: Node) -> Node:
+        r"""A power; `^\circ` is the unit degree."""
+        following = [t.text for t in self.tokens[self.position : self.position + 3]]
+        if following[:1] == ["circ"] or following == ["{", "circ", "}"]:
+            self.position += 1 if following[0] == "circ" else 3
+            return Node("unit", (base,), "degree")
+        sign = self.accept("-", "+")
+        exponent = self.operand()
+        return Node("pow", (base, negated(exponent) if sign == "-" else exponent))
+
+    def argument(self) -> Node:
+        r"""What a command is applied to: a group, or one token; of `\frac12` one digit each."""
+        token = self.next
+        if token.kind != "number" or len(token.text) == 1:
+            return self.operand()
+        if not token.text.isdigit():
+            raise Unreadable("a command needs braces here")
+        self.tokens[self.position] = Token("number", token.text[1:])
+        return number(int(token.text[0]))
+
+    def operand(self) -> Node:
+        """A group or one atom, all digits of a number included: `x^10` is meant as x¹⁰."""
+        if self.next.text in ("max", "min"):
+            return name(self.take().text)
+        return self.atom()
+
+    # Atoms
+
+    def atom(self) -> Node:
+        """The smallest piece that has a value of its own."""
+        self.enter()
+        token = self.take()
+        match token.kind:
+            case "number":
+                node = self.literal(token)
+            case "name" | "letter":
+                node = self.named(token.text)
+            case "word":
+                node = self.phrase(token)
+            case "function":
+                node = self.root() if token.text == "sqrt" else self.function(token.text)
+            case "sign":
+                node = self.bracket(token.text)
+            case "command":
+                node = self.command(token.text)
+            case _:
+                raise Unreadable(f"{token.text!r} begins nothing")
+        self.depth -= 1
+        return node
+
+    def literal(self, token: Token) -> Node:
+        r"""A number; `0.1\overline{6}` repeats for ever."""
+        if len(token.text) > MAX_DIGITS or re.search(r"[eE][+-]?\d{4}", token.text):
+            raise Unreadable("too many digits")
+        value = Fraction(token.text)
+        following = [t.text for t in self.tokens[self.position : self.position + 2]]
+        if following in ([".", "overline"], [".", "bar"]):
+            self.take()  # `0.\overline{3}`: the point stands alone
+        elif self.next.text not in ("overline", "bar") or self.next.spaced:
+            return number(value)
+        self.take()
+        self.expect("{")
+        digits = self.take().text
+        self.expect("}")
+        if not digits.isdigit() or len(digits) > 60:
+            raise Unreadable("not digits that repeat")
+        places = len(token.text.partition(".")[2])
+        return number(value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
+
+    def named(self, text: str) -> Node:
+        """A variable with its subscript and primes, or a function such as f(x)."""
+        if self.accept("_"):
+            text += "_" + self.subscript()
+        while self.accept("'"):
+            text += "'"
+        if text[0] in _FUNCTION_NAMES and self.next.text == "(":
+            return Node("call", (self.atom(),), text)
+        return name(text)
+
+    def subscript(self) -> str:
+        """A subscript as it is written: it names, it is not computed."""
+        if not self.accept("{"):
+            return self.take().text
+        text, depth = "", 1
+        while depth:
+            token = self.take()
+            depth += (token.text == "{") - (token.text == "}")
+            text += token.text if depth else ""
+        return text
+
+    def phrase(self, token: Token) -> Node:
+        """Words that stand for themselves: `no solution`."""
+        words = [token.text]
+        while self.next.kind in ("word", "letter"):
+            words.append(self.take().text)
+        text = " ".join(words).lower().strip(" .")
+        return number(_COUNTS.index(text)) if text in _COUNTS else Node("word", text=text)
+
+    def command(self, text: str) -> Node:
+        """A LaTeX command that is a value, or begins one."""
+        if text in ("frac", "binom"):
+            parts = (self.argument(), self.argument())
+            return Node("div", parts) if text == "frac" else Node("call", parts, "binom")
+        if text in _GREEK:
+            return self.named(text)
+        if text in _ACCENTS:
+            return name(f"{text}({_spelling(self.argument())})")
+        if text in _LABELS:  # \angle ABC: one name
+            letters = ""
+            while self.next.kind in ("name", "letter"):
+                letters += _spelling(self.named(self.take().text))
+            return name(f"{text} {letters}")
+        if text in CURRENCIES:
+            return Node("unit", (self.factor(),), CURRENCIES[text])
+        if text == "emptyset":
+            return Node("bracket", (), "{}")
+        return self.bracket(text)
+
+    # Brackets, matrices and functions
+
+    def bracket(self, opening: str) -> Node:
+        """What stands in a bracket that has just been opened."""
+        match opening:
+            case "{":  # a group is no bracket: nothing to see in print
+                return self.inside("}")[0]
+            case "(" | "[":
+                return self.interval(opening)
+            case r"\{":
+                return self.set()
+            case "|":
+                self.bars += 1
+                inside = self.sum()
+                self.bars -= 1
+                self.expect("|")
+                return Node("call", (inside,), "abs")
+            case "lfloor":
+                return Node("call", self.inside("rfloor")[:1], "floor")
+            case "lceil":
+                return Node("call", self.inside("rceil")[:1], "ceiling")
+            case "begin":
+                return self.matrix()
+            case _:
+                raise Unreadable(f"{opening!r} is not known")
+
+    def inside(self, *closings: str) -> tuple[Node, str]:
+        """What comes before one of the closing brackets, and that bracket."""
+        bars, self.bars = self.bars, 0
+        inside = self.answer()
+        self.bars = bars
+        return inside, self.expect(*closings)
+
+    def interval(self, opening: str) -> Node:
+        """`(a, b]` with its kinds of ends; around one value a bracket only groups."""
+        inside, closing = self.inside(*_CLOSINGS[opening])
+        if inside.kind == "list":
+            return Node("bracket", inside.parts, opening + closing)
+        if closing != _CLOSINGS[opening][0]:
+            raise Unreadable("a group that ends otherwise than it began")
+        return inside
+
+    def set(self) -> Node:
+        r"""`\{1, 2\}`, perhaps empty."""
+        if self.accept(r"\}"):
+            return Node("bracket", (), "{}")
+        inside, _ = self.inside(r"\}")
+        return Node("bracket", inside.parts if inside.kind == "list" else (inside,), "{}")
+
+    def matrix(self) -> Node:
+        r"""The rows of `\begin{pmatrix} … \end{pmatrix}`; all must be of one length."""
+        kind = self.environment()
+        if kind not in _MATRICES:
+            raise Unreadable(f"{kind!r} is no matrix")
+        if kind == "array" and self.accept("{"):
+            while not self.accept("}"):
+                self.take()
+        rows = [[self.item()]]
+        while not self.accept("end"):
+            if self.accept("&"):
+                rows[-1].append(self.item())
+            else:
+                self.expect("\\")
+                if self.next.text != "end":
+                    rows.append([self.item()])
+        if self.environment() != kind or len({len(row) for row in rows}) != 1:
+            raise Unreadable("not a matrix")
+        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+
+    def environment(self) -> str:
+        self.expect("{")
+        text = ""
+        while not self.accept("}"):
+            text += self.take().text
+        return text
+
+    def root(self) -> Node:
+        degree = self.inside("]")[0] if self.accept("[") else number(2)
+        if degree.kind != "number" or degree.number.denominator != 1 or degree.number < 2:
+            raise Unreadable("not the degree of a root")
+        return Node("pow", (self.argument(), number(Fraction(1, degree.number))))
+
+    def function(self, text: str) -> Node:
+        """A function with its power, its base and what it is applied to, in one spelling each."""
+        power, base = None, None
+        while sign := self.accept("^", "_"):
+            minus = self.accept("-")
+            operand = self.operand()
+            operand = negated(operand) if minus else operand
+            power, base = (operand, base) if sign == "^" else (power, operand)
+        arguments = self.function_arguments()
+        if not arguments:
+            raise Unreadable(f"{text} of nothing")
+        if text in _INVERSES and power in (negated(number(1)), number(-1)):
+            text, power = _INVERSES[text], None
+        if text in ("ln", "lg"):
+            text, base = "log", name("e") if text == "ln" else number(10)
+        if text == "exp" and len(arguments) == 1:
+            node = Node("pow", (name("e"), *arguments))
+        elif base is None or text == "log":
+            node = Node("call", (*arguments, base) if base else arguments, text)
+        else:
+            raise Unreadable(f"{text} with a subscript")
+        return node if power is None else Node("pow", (node, power))
+
+    def function_arguments(self) -> tuple[Node, ...]:
+        r"""A bracket's values, or the factors that follow: `\sin 2x` is sin(2x)."""
+        if self.next.text in ("(", "{", "["):
+            inside = self.atom()
+            return inside.parts if inside.kind in ("bracket", "list") else (inside,)
+        argument = self.factor()
+        while self.next.kind in ("number", "name", "command") and self.at_factor():
+            argument = self.adjacent(argument)
+        return (argument,)
 
 
-def _times(left: Node, right: Node) -> Node:
+def _multiplied(left: Node, right: Node) -> Node:
     """A product, flat however many factors it has."""
     if "word" in (left.kind, right.kind):
         raise Unreadable("a word in a product")
     return Node("mul", (*left.parts, right) if left.kind == "mul" else (left, right))
 
 
-def _proper(node: Node) -> bool:
+def _is_proper_fraction(node: Node) -> bool:
     """Is it a fraction of whole numbers below one, as in a mixed number?"""
-    if node.kind != "div" or any(p.kind != "number" for p in node.parts):
+    if node.kind != "div" or any(part.kind != "number" for part in node.parts):
         return False
     upper, lower = (part.number for part in node.parts)
-    return upper.denominator == lower.denominator == 1 and Fraction(0) < upper < lower
+    return upper.denominator == lower.denominator == 1 and 0 < upper < lower
 
 
-MAX_DIGITS = 400
-CURRENCIES = {"$": "dollar", "euro": "euro", "pounds": "sterling", "yen": "yen", "rupee": "rupee"}
-_GREEK = {
-    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"),
-    *("kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "chi"),
-    *("psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi"),
-    *("Psi", "Omega", "ell", "hbar", "pi", "infty", "mho", "top", "R"),
-}
-_DECORATED = {"overline", "bar", "vec", "hat", "tilde", "overrightarrow", "widehat", "underline"}
-_LABELS = {"angle", "triangle", "measuredangle"}
-_APPLIED = set("fghFGHPN")  # followed by a bracket these are functions, not factors
-_COUNTS = [
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
-    *("ten", "eleven", "twelve"),
-]
-_SINGLE_UNITS = set("msghlLNJWKCFAVt")
-
-
-def can_start(reader: "Reader") -> bool:
-    """Can the next token begin a factor that stands beside another one?"""
-    token = reader.next
-    if token.kind in ("number", "name", "function"):
-        return True
-    if token.kind == "letter":
-        return token.text not in _SINGLE_UNITS
-    if token.kind == "sign":
-        return token.text in "([{" or (token.text == "|" and reader.bars == 0)
-    starts = _GREEK | _DECORATED | _LABELS | {"frac", "sqrt", "binom", r"\{", "lfloor", "lceil"}
-    return token.kind == "command" and token.text in starts | {"begin", "emptyset"}
-
-
-def unit_words(reader: "Reader") -> str:
-    """The words after a value, with their powers: `cm^2`, `square feet`, `miles per hour`."""
-    words: list[str] = []
-    while reader.next.kind in ("word", "letter") or (words and reader.next.text in ("/", "^")):
-        token = reader.take()
-        if token.text == "^":
-            words[-1] += f"^{_small_power(reader)}"
-        else:
-            words.append(token.text)
-    if words[-1:] == ["/"]:
-        raise Unreadable("a unit that ends in a slash")
-    return " ".join(words)
-
-
-def _small_power(reader: "Reader") -> str:
-    node = argument(reader)
-    if node.kind != "number" or node.number not in (2, 3):
-        raise Unreadable("not the power of a unit")
-    return str(node.number)
-
-
-def factor(reader: "Reader") -> Node:
-    """An atom with its powers, factorials and subscripts."""
-    token = reader.next
-    node = atom(reader)
-    while True:
-        if reader.accept("^"):
-            node = raised(reader, node)
-        elif reader.next.text == "_" and node.kind == "number":
-            reader.take()
-            node = in_base(token, argument(reader))
-        elif reader.accept("!"):
-            node = Node("call", (node,), text="factorial")
-        else:
-            return node
-
-
-def raised(reader: "Reader", base: Node) -> Node:
-    """A power; `^\\circ` is the unit degree, a prime makes another name."""
-    if reader.next.text == "circ":
-        reader.take()
-        return Node("unit", (base,), text="degree")
-    if reader.next.text == "{" and _is_circ(reader):
-        reader.at += 3
-        return Node("unit", (base,), text="degree")
-    sign = reader.accept("-", "+")
-    exponent = whole_argument(reader)
-    return Node("pow", (base, Node("neg", (exponent,)) if sign == "-" else exponent))
-
-
-def _is_circ(reader: "Reader") -> bool:
-    return [t.text for t in reader.tokens[reader.at + 1 : reader.at + 3]] == ["circ", "}"]
-
-
-def in_base(token: Token, base: Node) -> Node:
+def _numeral(digits: str, base: Node) -> Node:
     """A numeral with its base: `1011_2`."""
-    words = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
-    size = words.get(base.text, base.number)
-    digits = token.text
+    size = base.number
     valid = digits.isdigit() and size.denominator == 1 and 2 <= size <= 36
     if not valid or any(int(digit) >= size for digit in digits):
         raise Unreadable("not a numeral of this base")
-    return Node("base", text=digits.lstrip("0") or "0", number=Fraction(size))
+    return Node("base", text=digits.lstrip("0") or "0", number=size)
 
 
-def atom(reader: "Reader") -> Node:
-    """The smallest piece that has a value of its own."""
-    reader.deeper()
-    node = _atom(reader, reader.take())
-    reader.depth -= 1
-    return node
-
-
-def _atom(reader: "Reader", token: Token) -> Node:
-    if token.kind == "number":
-        return literal(reader, token)
-    if token.kind in ("name", "letter"):
-        return named(reader, token.text)
-    if token.kind == "word":
-        return phrase(reader, token)
-    if token.kind == "function":
-        return called(reader, token.text)
-    if token.kind == "sign":
-        return opened(reader, token.text)
-    if token.kind == "command":
-        return command(reader, token.text)
-    raise Unreadable(f"{token.text!r} begins nothing")
-
-
-def literal(reader: "Reader", token: Token) -> Node:
-    r"""A number; `0.1\overline{6}` repeats for ever."""
-    if len(token.text) > MAX_DIGITS or re.search(r"[eE][+-]?\d{4}", token.text):
-        raise Unreadable("too many digits")
-    value = Fraction(token.text)
-    at_repetend = reader.next.text in ("overline", "bar") and not reader.next.spaced
-    dotted = reader.tokens[reader.at : reader.at + 2]
-    if [t.text for t in dotted] in ([".", "overline"], [".", "bar"]):
-        reader.take()  # `0.\overline{3}`: the point stands alone
-        at_repetend = True
-    if not at_repetend:
-        return number(value)
-    reader.take()
-    places = len(token.text.partition(".")[2])
-    return number(value + repeating(argument_digits(reader), places))
-
-
-def repeating(digits: str, places: int) -> Fraction:
-    """The value of digits that repeat for ever after `places` decimals."""
-    return Fraction(int(digits), (10 ** len(digits) - 1) * 10**places)
-
-
-def argument_digits(reader: "Reader") -> str:
-    reader.expect("{")
-    token = reader.take()
-    reader.expect("}")
-    if not token.text.isdigit() or len(token.text) > 60:
-        raise Unreadable("not digits that repeat")
-    return token.text
-
-
-def named(reader: "Reader", text: str) -> Node:
-    """A variable with its subscript and primes, or a function such as f(x)."""
-    if reader.accept("_"):
-        text += "_" + subscript(reader)
-    while reader.accept("'"):
-        text += "'"
-    if text[0] in _APPLIED and reader.next.text == "(":
-        inside = atom(reader)
-        return Node("call", (inside,), text=text)
-    return name(text)
-
-
-def subscript(reader: "Reader") -> str:
-    """A subscript as it is written: it names, it is not computed."""
-    if not reader.accept("{"):
-        return reader.take().text
-    text, depth = "", 1
-    while depth:
-        token = reader.take()
-        depth += (token.text == "{") - (token.text == "}")
-        text += token.text if depth else ""
-    return text
-
-
-def spelled(node: Node) -> str:
+def _spelling(node: Node) -> str:
     """What stands under a bar or a hat, as text."""
-    inner = ",".join(spelled(part) for part in node.parts)
+    inner = ",".join(map(_spelling, node.parts))
     own = str(node.number) if node.kind == "number" else node.text
     return f"{own}({inner})" if inner else own
-
-
-def phrase(reader: "Reader", token: Token) -> Node:
-    """Words that stand for themselves: `no solution`."""
-    words = [token.text]
-    while reader.next.kind in ("word", "letter"):
-        words.append(reader.take().text)
-    spoken = " ".join(words).lower().strip(" .")
-    return number(_COUNTS.index(spoken)) if spoken in _COUNTS else Node("word", text=spoken)
-
-
-def argument(reader: "Reader") -> Node:
-    r"""What a command is applied to: a group, or one token; of `\frac12` one digit each."""
-    if reader.next.kind == "number" and len(reader.next.text) > 1:
-        token = reader.next
-        if not token.text.isdigit():
-            raise Unreadable("a command needs braces here")
-        reader.tokens[reader.at] = Token("number", token.text[1:])
-        return number(int(token.text[0]))
-    return whole_argument(reader)
-
-
-def whole_argument(reader: "Reader") -> Node:
-    """A group or one atom, all digits of a number included: `x^10` is meant as x¹⁰."""
-    if reader.next.text == "max" or reader.next.text == "min":
-        return name(reader.take().text)
-    return atom(reader)
-
-
-def command(reader: "Reader", text: str) -> Node:
-    """A LaTeX command that is a value, or begins one."""
-    if text in ("frac", "binom"):
-        parts = (argument(reader), argument(reader))
-        return Node("div", parts) if text == "frac" else Node("call", parts, text="binom")
-    if text in _GREEK:
-        return named(reader, text)
-    if text in _DECORATED:
-        return name(f"{text}({spelled(argument(reader))})")
-    if text in _LABELS:  # \angle ABC: one name
-        letters = ""
-        while reader.next.kind in ("name", "letter"):
-            letters += spelled(named(reader, reader.take().text))
-        return name(f"{text} {letters}")
-    if text in CURRENCIES:
-        return Node("unit", (factor(reader),), text=CURRENCIES[text])
-    if text == "emptyset":
-        return Node("bracket", (), text="{}")
-    if text == r"\{":
-        return opened_set(reader)
-    return opened(reader, text)
-
-
-_ROUND = {"(": (")", "]"), "[": ("]", ")")}
-_MATRICES = {"pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"}
-_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-
-
-def opened(reader: "Reader", opening: str) -> Node:
-    """What stands in a bracket that has just been opened."""
-    if opening == "{":  # a group is no bracket: nothing to see in print
-        return _inside(reader, "}")
-    if opening in _ROUND:
-        return _round(reader, opening)
-    if opening == "|":
-        return _bars(reader)
-    if opening in ("lfloor", "lceil"):
-        inside = _inside(reader, "rfloor" if opening == "lfloor" else "rceil")
-        return Node("call", (inside,), text="floor" if opening == "lfloor" else "ceiling")
-    if opening == "begin":
-        return _matrix(reader)
-    raise Unreadable(f"{opening!r} is not known")
-
-
-def _inside(reader: "Reader", *closing: str) -> Node:
-    bars, reader.bars = reader.bars, 0
-    inside = reader.answer()
-    reader.bars = bars
-    reader.expect(*closing)
-    return inside
-
-
-def _round(reader: "Reader", opening: str) -> Node:
-    """`(a, b]` with its kinds of ends; around one value a bracket only groups."""
-    bars, reader.bars = reader.bars, 0
-    inside = reader.answer()
-    reader.bars = bars
-    closing = reader.expect(*_ROUND[opening])
-    if inside.kind == "list":
-        return Node("bracket", inside.parts, text=opening + closing)
-    if closing != _ROUND[opening][0]:
-        raise Unreadable("a group that ends otherwise than it began")
-    return inside
-
-
-def opened_set(reader: "Reader") -> Node:
-    r"""`\{1, 2\}`, perhaps empty."""
-    if reader.accept(r"\}"):
-        return Node("bracket", (), text="{}")
-    inside = _inside(reader, r"\}")
-    return Node("bracket", inside.parts if inside.kind == "list" else (inside,), text="{}")
-
-
-def _bars(reader: "Reader") -> Node:
-    reader.bars += 1
-    inside = reader.sum()
-    reader.bars -= 1
-    reader.expect("|")
-    return Node("call", (inside,), text="abs")
-
-
-def _matrix(reader: "Reader") -> Node:
-    r"""The rows of `\begin{pmatrix} … \end{pmatrix}`; all must be of one length."""
-    kind = _environment(reader)
-    if kind not in _MATRICES:
-        raise Unreadable(f"{kind!r} is no matrix")
-    if kind == "array" and reader.accept("{"):
-        while not reader.accept("}"):
-            reader.take()
-    rows = [[reader.item()]]
-    while not reader.accept("end"):
-        if reader.accept("&"):
-            rows[-1].append(reader.item())
-        else:
-            reader.expect("\\")
-            if reader.next.text != "end":
-                rows.append([reader.item()])
-    if _environment(reader) != kind or len({len(row) for row in rows}) != 1:
-        raise Unreadable("not a matrix")
-    return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
-
-
-def _environment(reader: "Reader") -> str:
-    reader.expect("{")
-    text = ""
-    while not reader.accept("}"):
-        text += reader.take().text
-    return text
-
-
-def called(reader: "Reader", text: str) -> Node:
-    """A function with its power, its base and what it is applied to."""
-    if text == "sqrt":
-        return _root(reader)
-    power, base = None, None
-    while sign := reader.accept("^", "_"):
-        minus = reader.accept("-")
-        given = whole_argument(reader)
-        given = Node("neg", (given,)) if minus else given
-        power, base = (given, base) if sign == "^" else (power, given)
-    parts = _applied_to(reader)
-    if text in _INVERSE and power in (Node("neg", (number(1),)), number(-1)):
-        text, power = _INVERSE[text], None
-    node = _function(text, parts, base)
-    return node if power is None else Node("pow", (node, power))
-
-
-def _function(text: str, parts: tuple[Node, ...], base: Node | None) -> Node:
-    """One spelling each: `ln` and `log` with a base, `exp` as a power of e."""
-    if text == "exp" and len(parts) == 1:
-        return Node("pow", (name("e"), parts[0]))
-    if text in ("ln", "lg"):
-        base, text = (name("e") if text == "ln" else number(10)), "log"
-    if text == "log":
-        return Node("call", (*parts, base) if base else parts, text="log")
-    if base is not None:
-        raise Unreadable(f"{text} with a subscript")
-    return Node("call", parts, text=text)
-
-
-def _root(reader: "Reader") -> Node:
-    degree = number(2)
-    if reader.accept("["):
-        degree = _inside(reader, "]")
-    if degree.kind != "number" or degree.number.denominator != 1 or degree.number < 2:
-        raise Unreadable("not the degree of a root")
-    return Node("pow", (argument(reader), number(Fraction(1, degree.number))))
-
-
-def _applied_to(reader: "Reader") -> tuple[Node, ...]:
-    r"""A bracket's values, or the factors that follow: `\sin 2x` is sin(2x)."""
-    if reader.next.text in ("(", "{", "["):
-        inside = atom(reader)
-        return inside.parts if inside.kind in ("bracket", "list") else (inside,)
-    argument = factor(reader)
-    while reader.next.kind in ("number", "name", "command") and can_start(reader):
-        argument = reader.beside(argument)
-    return (argument,)
