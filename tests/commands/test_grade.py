@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crt.cli import main
+from tests.support.files import write_jsonl
 
 RIGHT = {"id": "a", "response": r"<think>hm</think> \boxed{\frac12}", "answer": 0.5, "rollout": 3}
 WRONG = {"id": "b", "response": r"\boxed{7}", "answer": "8"}
@@ -15,9 +16,7 @@ CUT = {"id": "c", "response": "<think> it is", "answer": "8", "prompt": "long" *
 
 
 def jsonl(path: Path, *records: object) -> str:
-    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+    return str(write_jsonl(path, records))
 
 
 def rows(text: str) -> list[dict[str, object]]:
@@ -90,13 +89,13 @@ def test_choices_are_read_as_the_data_loader_reads_them(
     assert "(A) Paris\n(B) Rome\nanswer: B\n" in capsys.readouterr().out
 
     predictions = ["B", "Rome", "(B) Rome", "A", "Paris", "1"]
-    responses = [{"id": "p", "response": rf"\boxed{{{said}}}"} for said in predictions]
+    responses = [{"id": "p", "response": rf"\boxed{{{prediction}}}"} for prediction in predictions]
     graded = jsonl(tmp_path / "in.jsonl", *({**gold, **response} for response in responses))
     assert main(["grade", graded]) == 0
     verdicts = [row["verdict"] for row in rows(capsys.readouterr().out)]
     assert verdicts == ["correct"] * 3 + ["wrong"] * 3
 
-    scored = jsonl(tmp_path / "said.jsonl", *responses)
+    scored = jsonl(tmp_path / "responses.jsonl", *responses)
     assert main(["score", scored, "--data", str(tmp_path / "data.jsonl"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sets"]["data"]["acc"]["value"] == 50.0  # 3 of 6
 

@@ -1,4 +1,3 @@
-import json
 import random
 import subprocess
 import sys
@@ -8,16 +7,12 @@ import pytest
 from crt.data.datasets import DATASETS, content_hash, load, load_mixture
 from crt.errors import DataError
 from crt.types import Problem
+from tests.support.files import write_jsonl
 
 
 @pytest.fixture(autouse=True)
 def no_folder_of_the_user(monkeypatch):
     monkeypatch.delenv("CRT_DATA", raising=False)
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def counted(count):
@@ -81,13 +76,13 @@ FIRST = (None, "main", "algebra", "OE_TO_maths_en_COMP")
 @pytest.mark.parametrize("name", FORMS)
 def test_a_local_file_with_the_sets_name_wins_over_the_hub(tmp_path, name):
     row, (question, answer) = FORMS[name]
-    write(tmp_path / f"{name.replace('/', '_')}.jsonl", [row])
+    write_jsonl(tmp_path / f"{name.replace('/', '_')}.jsonl", [row])
     loaded = load(name, folder=tmp_path, load_dataset=lambda *_, **__: pytest.fail("asked the hub"))
     assert [(p.question, p.answer) for p in loaded] == [(question, answer)]
 
 
 def test_the_folder_may_come_from_the_environment(tmp_path, monkeypatch):
-    write(tmp_path / "amc23.jsonl", counted(3))
+    write_jsonl(tmp_path / "amc23.jsonl", counted(3))
     monkeypatch.setenv("CRT_DATA", str(tmp_path))
     assert len(load("amc23")) == 3
     monkeypatch.setenv("CRT_DATA", str(tmp_path / "none"))
@@ -96,14 +91,14 @@ def test_the_folder_may_come_from_the_environment(tmp_path, monkeypatch):
 
 
 def test_math_on_the_hub_is_seven_configs():
-    asked = []
+    requests = []
 
     def hub(hub_id, config, **options):
-        asked.append((hub_id, config, options["split"], options["revision"]))
+        requests.append((hub_id, config, options["split"], options["revision"]))
         return [{"problem": f"{config}?", "solution": r"\boxed{1}"}]
 
     assert len(load("math/train", revision="abc", load_dataset=hub)) == 7
-    assert asked[0] == ("EleutherAI/hendrycks_math", "algebra", "train", "abc")
+    assert requests[0] == ("EleutherAI/hendrycks_math", "algebra", "train", "abc")
 
 
 def test_known_empty_golds_of_math_are_mended():
@@ -114,29 +109,29 @@ def test_known_empty_golds_of_math_are_mended():
 
 
 @pytest.mark.parametrize(
-    ("row", "made"),
+    ("row", "problem_id"),
     [
         ({"id": "test/a/1.json"}, "test/a/1.json"),  # the source's own
         ({"id": 60}, "amc23-60"),  # a bare number is unique only inside its set
         ({"id": "60"}, "amc23-60"),
     ],
 )
-def test_own_ids_are_kept(tmp_path, row, made):
-    write(tmp_path / "amc23.jsonl", [{"question": "Q?", "answer": "1", **row}])
-    assert load("amc23", folder=tmp_path).problems[0].id == made
+def test_own_ids_are_kept(tmp_path, row, problem_id):
+    write_jsonl(tmp_path / "amc23.jsonl", [{"question": "Q?", "answer": "1", **row}])
+    assert load("amc23", folder=tmp_path).problems[0].id == problem_id
 
 
 def test_ids_without_own_ones_do_not_depend_on_the_order(tmp_path):
     rows = [{"question": f"Q{i}?", "answer": "1"} for i in range(20)]
-    before = {p.question: p.id for p in load(str(write(tmp_path / "a.jsonl", rows)))}
+    before = {p.question: p.id for p in load(str(write_jsonl(tmp_path / "a.jsonl", rows)))}
     random.Random(1).shuffle(rows)
-    after = {p.question: p.id for p in load(str(write(tmp_path / "a.jsonl", rows)))}
+    after = {p.question: p.id for p in load(str(write_jsonl(tmp_path / "a.jsonl", rows)))}
     assert before == after
     assert len(set(after.values())) == 20
 
 
 def test_the_same_row_twice_without_ids_is_two_problems(tmp_path):
-    path = write(tmp_path / "a.jsonl", [{"question": "Q?", "answer": "1"}] * 2)
+    path = write_jsonl(tmp_path / "a.jsonl", [{"question": "Q?", "answer": "1"}] * 2)
     first, second = load(str(path))
     assert second.id == f"{first.id}-2"
 
@@ -154,8 +149,9 @@ def test_the_same_row_twice_without_ids_is_two_problems(tmp_path):
     ],
 )
 def test_a_bad_line_is_refused_by_file_line_and_reason(tmp_path, bad, reason):
-    path = write(tmp_path / "a.jsonl", counted(1))
-    path.write_text(path.read_text() + bad + '\n{"question": "Last?", "answer": "9"}\n')
+    path = write_jsonl(
+        tmp_path / "a.jsonl", [*counted(1), bad, {"question": "Last?", "answer": "9"}]
+    )
     with pytest.raises(DataError, match=rf"a\.jsonl, line 2: .*{reason}.*--skip-bad"):
         load(str(path))
     loaded = load(str(path), skip_bad=True)
@@ -197,17 +193,17 @@ def test_any_hub_id_with_columns():
 
 def test_subsets_go_by_seed_not_by_order(tmp_path):
     rows = counted(50)
-    write(tmp_path / "math500.jsonl", rows)
+    write_jsonl(tmp_path / "math500.jsonl", rows)
     twenty = load("math500:20", folder=tmp_path, seed=1).problems
     assert load("math500:8", folder=tmp_path, seed=1).problems == twenty[:8]
     assert load("math500:20", folder=tmp_path, seed=2).problems != twenty
-    write(tmp_path / "math500.jsonl", rows[::-1])
+    write_jsonl(tmp_path / "math500.jsonl", rows[::-1])
     assert load("math500:20", folder=tmp_path, seed=1).problems == twenty
 
 
 def test_a_subset_is_the_same_on_every_machine(tmp_path):
     # ranked by sha256(b"0\0q8") and so on, not by Python's hash
-    write(tmp_path / "math500.jsonl", counted(10))
+    write_jsonl(tmp_path / "math500.jsonl", counted(10))
     assert [p.id for p in load("math500:3", folder=tmp_path)] == ["q8", "q7", "q5"]
 
 
@@ -225,14 +221,14 @@ def test_a_subset_is_the_same_on_every_machine(tmp_path):
     ],
 )
 def test_a_wrong_name_is_one_sentence(tmp_path, name, split, reason):
-    write(tmp_path / "amc23.jsonl", counted(3))
+    write_jsonl(tmp_path / "amc23.jsonl", counted(3))
     with pytest.raises(DataError, match=reason):
         load(name, split, tmp_path)
 
 
 def test_the_papers_mixture_is_one_list(tmp_path):
-    write(tmp_path / "gsm8k_train.jsonl", [FORMS["gsm8k/train"][0]])
-    write(tmp_path / "math_train.jsonl", [FORMS["math/train"][0]])
+    write_jsonl(tmp_path / "gsm8k_train.jsonl", [FORMS["gsm8k/train"][0]])
+    write_jsonl(tmp_path / "math_train.jsonl", [FORMS["math/train"][0]])
     mixed = load_mixture(["gsm8k", "math"], folder=tmp_path)
     assert [(p.source, p.answer) for p in mixed] == [("gsm8k", "2"), ("math", r"\frac{1}{2}")]
     with pytest.raises(DataError, match="more than once"):
@@ -259,7 +255,7 @@ def test_a_generator_that_is_not_there_is_one_sentence(monkeypatch):
 
 
 def test_nothing_heavy_is_imported_for_a_local_file(tmp_path):
-    path = write(tmp_path / "a.jsonl", counted(1))
+    path = write_jsonl(tmp_path / "a.jsonl", counted(1))
     code = (
         f"import sys; from crt.data.datasets import load; load({str(path)!r}); "
         "print([m for m in ('datasets', 'pyarrow', 'torch') if m in sys.modules])"

@@ -55,14 +55,14 @@ def written(value: Fraction) -> st.SearchStrategy[str]:
 
 @settings(quick, max_examples=2000)
 @given(st.one_of(st.text(max_size=80), latex), st.sampled_from(GOLDS))
-def test_anything_against_anything_is_decided_or_left_open(said: str, gold: str) -> None:
-    assert verify_math(said, gold).equal in (True, False, None)
+def test_anything_against_anything_is_decided_or_left_open(prediction: str, gold: str) -> None:
+    assert verify_math(prediction, gold).equal in (True, False, None)
 
 
 @quick
 @given(latex)
-def test_an_answer_is_itself(said: str) -> None:
-    assert verify_math(said, said).equal is True
+def test_an_answer_is_itself(prediction: str) -> None:
+    assert verify_math(prediction, prediction).equal is True
 
 
 @quick
@@ -70,8 +70,8 @@ def test_an_answer_is_itself(said: str) -> None:
 def test_an_extracted_answer_comes_after_the_thinking(text: str, opened: bool) -> None:
     found = extract(text, opened)
     if found.answer is not None:
-        said = text.rpartition("</think>")[2]
-        assert all(piece in said for piece in found.answer.split(", "))  # boxes side by side
+        prediction = text.rpartition("</think>")[2]
+        assert all(piece in prediction for piece in found.answer.split(", "))  # boxes side by side
     else:
         assert found.reason
 
@@ -79,15 +79,15 @@ def test_an_extracted_answer_comes_after_the_thinking(text: str, opened: bool) -
 @quick
 @given(st.data(), fraction)
 def test_one_number_in_two_writings_is_the_same(data: st.DataObject, value: Fraction) -> None:
-    said, gold = data.draw(written(value)), data.draw(written(value))
-    assert verify_math(said, gold).equal is True, (said, gold)
+    prediction, gold = data.draw(written(value)), data.draw(written(value))
+    assert verify_math(prediction, gold).equal is True, (prediction, gold)
 
 
 @quick
 @given(st.data(), fraction, fraction)
 def test_two_numbers_are_never_the_same(data: st.DataObject, one: Fraction, two: Fraction) -> None:
-    said, gold = data.draw(written(one)), data.draw(written(two))
-    assert verify_math(said, gold).equal is (one == two), (said, gold)
+    prediction, gold = data.draw(written(one)), data.draw(written(two))
+    assert verify_math(prediction, gold).equal is (one == two), (prediction, gold)
 
 
 @quick

@@ -1,4 +1,5 @@
 import json
+import sys
 import tracemalloc
 
 import pytest
@@ -78,6 +79,16 @@ def test_json_is_an_array_of_objects(tmp_path):
         list(read_file(written(tmp_path, "b.json", '{"x": 1}')))
     with pytest.raises(DataError, match="line 2, column 1: not JSON"):
         list(read_file(written(tmp_path, "c.json", "[1,\n")))
+    with pytest.raises(DataError, match="not UTF-8 at byte 2: convert it"):
+        list(read_file(written(tmp_path, "d.json", b'["\xff"]')))
+    with pytest.raises(DataError, match="not usable JSON"):
+        list(read_file(written(tmp_path, "e.json", "[" * 200_000)))
+
+
+def test_a_json_array_is_read_whole_and_so_has_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "LARGEST_JSON", 2**20)
+    with pytest.raises(DataError, match="over 1 MB: write it as JSONL, one row per line"):
+        list(read_file(written(tmp_path, "a.json", b" " * (2**20 + 1))))
 
 
 def test_csv_rows_carry_the_line_they_start_on(tmp_path):
@@ -118,6 +129,9 @@ def test_parquet_rows(tmp_path):
 def test_files_that_are_not_there_or_not_data(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         list(read_file(tmp_path / "none.jsonl"))
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+        list(read_file(tmp_path / "folder.jsonl"))
     with pytest.raises(DataError, match=r"must end in one of \.jsonl"):
         list(read_file(tmp_path / "a.pickle"))
 
@@ -127,21 +141,21 @@ def test_hub_rows_come_from_every_config_in_order(tmp_path):
     for config in ("algebra", "geometry"):
         (tmp_path / config).mkdir()
         written(tmp_path / config, "train.jsonl", json.dumps({"problem": f"in {config}"}))
-    asked = []
+    requests = []
 
     def load(hub_id, config, **options):
-        asked.append((hub_id, config, options))
+        requests.append((hub_id, config, options))
         return datasets.load_dataset(
             str(tmp_path / config), split=options["split"], cache_dir=str(tmp_path / "cache")
         )
 
-    found = list(read_hub("owner/math", ("algebra", "geometry"), "train", "abc123", load))
-    assert [(row.place, row.value["problem"]) for row in found] == [
+    rows = list(read_hub("owner/math", ("algebra", "geometry"), "train", "abc123", load))
+    assert [(row.place, row.value["problem"]) for row in rows] == [
         ("owner/math (algebra, train), row 1", "in algebra"),
         ("owner/math (geometry, train), row 1", "in geometry"),
     ]
     # nothing but these reaches the hub client: in particular no trust_remote_code
-    assert asked[0] == ("owner/math", "algebra", {"split": "train", "revision": "abc123"})
+    assert requests[0] == ("owner/math", "algebra", {"split": "train", "revision": "abc123"})
 
 
 def test_a_hub_that_does_not_answer_is_one_sentence():
@@ -150,3 +164,9 @@ def test_a_hub_that_does_not_answer_is_one_sentence():
 
     with pytest.raises(DataError, match=r"owner/a \(test\) cannot be loaded .* no route to host; "):
         list(read_hub("owner/a", (None,), "test", None, load))
+
+
+def test_data_that_needs_a_package_says_which(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if not installed
+    with pytest.raises(DataError, match=r"needs pyarrow: pip install 'crt-train\[data\]'"):
+        list(read_file(written(tmp_path, "a.parquet", "")))

@@ -66,6 +66,7 @@ def test_numbers_are_written_out(stored, answer):
         ({"solution": r"\boxed{1"}, "not closed"),
         ({"answer": "1", "tolerance": "-1"}, "tolerance '-1' is not a number above 0"),
         ({"answer": "1", "tolerance": "nan"}, "tolerance"),
+        ({"answer": "1", "tolerance": "small"}, "tolerance 'small' is not a number above 0"),
         ({"answer": "1", "question": ""}, "empty question"),
         ({"answer": "1", "question": ["a"]}, "list, not text"),
     ],

@@ -91,12 +91,19 @@ SAME = {
     r"\begin{pmatrix}1&2\\3&4\end{pmatrix}": [r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \\ \end{bmatrix}"],
     r"[2,\infty)": [r"[2,\infty]", r"x \ge 2"],
     r"\{5\}": ["5"],
+    r"\{\{1,2\},3\}": [r"\{3,\{2,1\}\}"],
+    r"\{\{1,2\}\}": [r"\{\{2,1\}\}"],
+    r"\begin{pmatrix}1&2\end{pmatrix}": [r"\begin{array}{cc}1&2\end{array}"],
     r"\emptyset": [r"\varnothing", r"\{\}", r"\{ \}"],
     # algebra
     "x^2+2x+1": ["(x+1)^2", "1+2x+x^2", "x^{2}+2 x+1"],
     r"\frac{1}{1+\sqrt2}": [r"\sqrt2-1"],
     r"\sqrt{12}": [r"2\sqrt3", "12^{1/2}", r"\frac{6}{\sqrt{3}}"],
     r"\sqrt[3]{54}": [r"3\sqrt[3]{2}"],
+    "-2": [r"\sqrt[3]{-8}", r"\min(3, -2)", r"-\max(1, 2)"],
+    "2i": [r"\sqrt{-4}"],
+    "e^2": [r"\exp 2", r"\exp(2)"],
+    r"\arcsin x": [r"\sin^{-1} x", r"\sin^{-1}(x)"],
     "3+4i": ["4i+3", r"3 + 4\mathrm{i}"],
     "2x-y=3": ["y=2x-3", "4x-2y=6", "2x-y-3=0"],
     "x<5": ["5>x", "2x<10"],
@@ -122,12 +129,16 @@ DIFFERENT = {
     "25": ["x^2=25", "[25, 26]", r"25 \approx 26"],
     "90": [r"\frac{\pi}{2}"],
     "1000.99": ["1000,99"],
-    r"\frac13": ["0.333", "0.3333333333333333", "3"],
+    r"\frac13": ["0.333", "0.3333333333333333", "3", r"0.\overline{x}"],
     r"\pi": ["3.14159265358979", r"\frac{22}{7}"],
-    r"\sqrt2": ["1.41421356", "2", r"\sqrt[3]{2}"],
+    r"\sqrt2": ["1.41421356", "2", r"\sqrt[3]{2}", r"\sqrt[x]{2}"],
+    r"\arctan 2": [r"\arctan 1", r"\tanh 2"],
+    r"\arcsin 0.5": [r"\arcsin 0.6"],
+    r"\sin 1": [r"\sin(\{\})"],
+    r"\sqrt[3]{-2+\pi}": [r"\sqrt[3]{2-\pi}"],
     "(1,2)": ["1,2", "(2,1)", "[1,2]", "(1,2]", r"\{1,2\}", "(1,2,3)", "1"],
     "1,2": ["(1,2)", "1", "1,2,3", "1,3", "x=2,y=1"],
-    "1,1,2": ["1,2", "1,2,2"],
+    "1,1,2": ["1,2", "1,2,2", "1,2,1,2"],
     "x=1, y=2": ["2, 1", "x=2, y=1", "1"],
     "(2,\\infty)": [r"x\ge2", "x<2", "[2,\\infty)"],
     "x<5": [r"x\le5", "x>5", "-x<5"],
@@ -138,16 +149,18 @@ DIFFERENT = {
     r"50\%": [r"5\%", "500", r"50\text{ cm}"],
     "10_2": ["10:5", "2", "1:0.5"],
     "1011_2": ["11", "1011_3", "11_{10}"],
-    "3:4": ["4:3", "3:5", "0:0"],
+    "3:4": ["4:3", "3:5", "0:0", "3:4:5"],
     "2:30": ["1:15"],  # a time of day is not in proportion
     r"\pm 3": ["3", "-3"],
     r"\begin{pmatrix}1&2\end{pmatrix}": [
         r"\begin{pmatrix}2&1\end{pmatrix}",
         r"\begin{pmatrix}1\\2\end{pmatrix}",
+        r"\begin{pmatrix}1&2\\3\end{pmatrix}",
+        r"\begin{pmatrix}1&2\end{bmatrix}",
         "(1,2)",
     ],
     r"\emptyset": ["0", r"\{0\}"],
-    "11/2": ["1 1/2"],
+    "11/2": ["1 1/2", "1 11/2"],
     r"\frac23": [r"2\frac13"],
     "12": ["1^2", "1 2", "1,2"],
     "100": ["1,00", "10,0"],
@@ -165,6 +178,7 @@ DIFFERENT = {
         "10",
         "d",
         "DD",
+        "D 10",
     ],
     r"\frac{1}{2^{99}}": [r"\frac{1}{2^{98}}"],  # math-verify rounds both to 0
     "n=2, 3, 4": ["n=1, 2, 3"],
@@ -174,14 +188,16 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize(("gold", "said"), [(g, p) for g, ps in SAME.items() for p in ps])
-def test_same(gold: str, said: str) -> None:
-    assert verify_math(said, gold).equal is True
+@pytest.mark.parametrize(("gold", "prediction"), [(g, p) for g, ps in SAME.items() for p in ps])
+def test_same(gold: str, prediction: str) -> None:
+    assert verify_math(prediction, gold).equal is True
 
 
-@pytest.mark.parametrize(("gold", "said"), [(g, p) for g, ps in DIFFERENT.items() for p in ps])
-def test_different(gold: str, said: str) -> None:
-    assert verify_math(said, gold).equal is False
+@pytest.mark.parametrize(
+    ("gold", "prediction"), [(g, p) for g, ps in DIFFERENT.items() for p in ps]
+)
+def test_different(gold: str, prediction: str) -> None:
+    assert verify_math(prediction, gold).equal is False
 
 
 @pytest.mark.parametrize("gold", [*SAME, *DIFFERENT])
@@ -226,11 +242,11 @@ def test_asking_for_a_percentage(question: str, asks: bool) -> None:
 
 def test_options_are_known_by_letter_or_by_what_they_say() -> None:
     options = ("A) 2", "B) 4", "C) 9", "D) $10$")
-    for said in ("D", "d", "(d)", "D) 10", "10", r"\text{Option D}", "x=10"):
-        assert verify_math(said, "D", options).equal is True, said
+    for prediction in ("D", "d", "(d)", "D) 10", "10", r"\text{Option D}", "x=10"):
+        assert verify_math(prediction, "D", options).equal is True, prediction
     # 9 is what C says: a letter with another option's words contradicts itself
-    for said in ("C", "9", "(D) 9", "A or D", "11", "(D), (A)"):
-        assert verify_math(said, "D", options).equal is False, said
+    for prediction in ("C", "9", "(D) 9", "A or D", "11", "(D), (A)"):
+        assert verify_math(prediction, "D", options).equal is False, prediction
 
 
 def test_letters_that_are_no_choices() -> None:
@@ -248,8 +264,8 @@ def test_two_options_that_say_the_same_are_told_apart_by_letter_only() -> None:
 
 
 def test_tolerance_is_absolute_and_reaches_its_end() -> None:
-    for said in ("1.1", "0.9", "1", r"\frac{11}{10}"):
-        assert verify_math(said, "1", tolerance=0.1).equal is True, said
+    for prediction in ("1.1", "0.9", "1", r"\frac{11}{10}"):
+        assert verify_math(prediction, "1", tolerance=0.1).equal is True, prediction
     assert verify_math("1.1001", "1", tolerance=0.1).equal is False
     assert verify_math("(1.05, 2)", "(1, 2)", tolerance=0.1).equal is True  # each value of a tuple
     assert verify_math("3.14", r"\pi", tolerance=0.01).equal is True

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from crt.errors import GradingError
-from crt.grading import grader as module
-from crt.grading.grader import GRADER_VERSION, Grade, Grader, Item, item_of
+from crt.grading.grader import GRADER_VERSION, Grade, Grader, Item, grade, item_of
 from crt.types import Problem, Verdict
 
 SYMBOLIC = r"\boxed{\sin^2 x + \cos^2 x}"  # only a worker can tell that this is 1
@@ -42,7 +41,7 @@ def test_a_grade_says_what_was_extracted_and_why(grader: Grader) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "gold", "verdict"),
+    ("prediction", "gold", "verdict"),
     [
         (r"\sin^2 x + \cos^2 x", "1", "correct"),
         (r"2^{n+1}", r"2 \cdot 2^n", "correct"),
@@ -64,8 +63,8 @@ def test_a_grade_says_what_was_extracted_and_why(grader: Grader) -> None:
         ("5", r"1, 2, \ldots, n", "ungraded"),  # the gold has no reading, so there is no verdict
     ],
 )
-def test_symbolic_work(grader: Grader, said: str, gold: str, verdict: str) -> None:
-    assert grader.grade(rf"\boxed{{{said}}}", gold).verdict == verdict
+def test_symbolic_work(grader: Grader, prediction: str, gold: str, verdict: str) -> None:
+    assert grader.grade(rf"\boxed{{{prediction}}}", gold).verdict == verdict
 
 
 def test_a_problem_brings_its_options_tolerance_and_question(grader: Grader) -> None:
@@ -80,6 +79,11 @@ def test_a_problem_brings_its_options_tolerance_and_question(grader: Grader) -> 
     assert item_of("text", near) == Item("text", "10", (), 0.5, "How far?", False)
 
 
+def test_an_option_that_has_no_reading_is_compared_as_text(grader: Grader) -> None:
+    choice = Problem("1", "Which?", "B", options=(r"1, 2, \ldots, n", r"\sin^2 x"))
+    assert grader.grade_problem(r"\boxed{1 - \cos^2 x}", choice).verdict is Verdict.CORRECT
+
+
 def test_many_keep_their_order_and_report_each_once(grader: Grader) -> None:
     items = [Item(rf"\boxed{{{k}}}", "3") for k in range(6)] + [Item(SYMBOLIC, "1")] * 3
     items.insert(2, Item("no box", "3"))
@@ -91,15 +95,15 @@ def test_many_keep_their_order_and_report_each_once(grader: Grader) -> None:
 
 
 def test_equal_pairs_are_asked_once(grader: Grader) -> None:
-    asked: list[object] = []
+    requests: list[object] = []
     run = grader._pool.run
-    grader._pool.run = lambda request: (asked.append(request), run(request))[1]  # type: ignore[method-assign]
+    grader._pool.run = lambda request: (requests.append(request), run(request))[1]  # type: ignore[method-assign]
     try:
         grader.grade_many([Item(r"\boxed{\tan x \cot x}", "1")] * 5)
         grader.grade(r"so \boxed{\tan x \cot x}!", "1")
     finally:
         grader._pool.run = run  # type: ignore[method-assign]
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_the_cache_is_bounded_and_keeps_what_was_used_last() -> None:
@@ -149,7 +153,7 @@ def test_in_a_forked_child_it_gets_workers_of_its_own(grader: Grader) -> None:
 
 
 def test_one_call() -> None:
-    assert module.grade(r"\boxed{7}", "7").verdict is Verdict.CORRECT
+    assert grade(r"\boxed{7}", "7").verdict is Verdict.CORRECT
 
 
 def test_the_self_test_passes_and_tells_when_workers_cannot_start(

@@ -26,7 +26,7 @@ def grader() -> Iterator[Grader]:
 
 
 def hostile() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "grader_hostile.py"
+    path = Path(__file__).parents[3] / "benchmarks" / "grader_hostile.py"
     spec = importlib.util.spec_from_file_location("grader_hostile", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
