@@ -123,6 +123,7 @@ def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
     [
         ("{bad", "it is not JSON"),
         ("[1]", "it is a list, not an object"),
+        ('{"response": "5", "answer": ' + "9" * 5000 + "}", "it is not JSON (Exceeds the limit"),
         ('{"answer": "5"}', "it has no 'response'"),
         ('{"response": "5"}', "it has no 'answer'"),
         ('{"response": null, "answer": "5"}', "its 'response' is None, not a text"),

@@ -114,7 +114,7 @@ def _record(line: bytes) -> dict[str, Any]:
         record = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError("it is not UTF-8") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"it is not JSON ({error})") from error
     if not isinstance(record, dict):
         raise DataError(f"it is a {type(record).__name__}, not an object")

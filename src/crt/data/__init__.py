@@ -1,1 +1,1 @@
-"""Data sets in, problems and prompts out; every module here is for the other folders."""
+"""Data sets in, problems and prompts out: other folders import any module; none loads torch."""

@@ -1,1 +1,1 @@
-"""Response and gold answer in, verdict out; `grader` and `extract` are for the other folders."""
+"""A response and a gold answer in, a verdict out: other folders import `grader` and `extract`."""
