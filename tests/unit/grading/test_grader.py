@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from crt.errors import GradingError
-from crt.grading.grader import GRADER_VERSION, Grade, Grader, Item, grade, item_of
+from crt.grading.grader import (
+    GRADER_VERSION,
+    Grade,
+    Grader,
+    Item,
+    Pair,
+    extract_pair,
+    grade,
+    item_of,
+)
 from crt.types import Problem, Verdict
 
 SYMBOLIC = r"\boxed{\sin^2 x + \cos^2 x}"  # only a worker can tell that this is 1
@@ -94,16 +103,16 @@ def test_many_keep_their_order_and_report_each_once(grader: Grader) -> None:
     assert sum(done) == len(items)
 
 
-def test_equal_pairs_are_asked_once(grader: Grader) -> None:
-    requests: list[object] = []
-    run = grader._pool.run
-    grader._pool.run = lambda request: (requests.append(request), run(request))[1]  # type: ignore[method-assign]
-    try:
-        grader.grade_many([Item(r"\boxed{\tan x \cot x}", "1")] * 5)
-        grader.grade(r"so \boxed{\tan x \cot x}!", "1")
-    finally:
-        grader._pool.run = run  # type: ignore[method-assign]
-    assert len(requests) == 1
+def test_equal_pairs_are_settled_once(grader: Grader) -> None:
+    done: list[int] = []
+    items = [Item(rf"so {k}: \boxed{{\tan x \cot x}}", "1") for k in range(5)]
+    pair = extract_pair(items[0])
+    assert isinstance(pair, Pair)
+    assert grader.grade_fast(pair) is None  # it takes a worker
+    grader.grade_many(items, done.append)
+    assert done == [5]  # one request for all five
+    settled = grader.grade_fast(pair)  # and none for the next
+    assert settled is not None and settled.verdict is Verdict.CORRECT
 
 
 def test_the_cache_is_bounded_and_keeps_what_was_used_last() -> None:
