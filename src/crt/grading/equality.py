@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from crt.grading import exact, interval, units
-from crt.grading.parser import CONSTANTS, Node, all_kinds, name, negated, number, variables
+from crt.grading.parser import CONSTANTS, Node, all_nodes, name, negated, number, variables
 
 Oracle = Callable[[Node, Node], bool]
 
@@ -96,15 +96,10 @@ def _expand_signs(items: list[Node]) -> list[Node]:
     """`±3` is 3 and −3; `∓` takes the other sign. Two separate ± are left as they are."""
     expanded: list[Node] = []
     for item in items:
-        signs = _plusminus_signs(item)
+        signs = [node.text for node in all_nodes(item) if node.kind == "plusminus"]
         once = signs and len(signs) == len(set(signs))
         expanded += [_with_sign(item, up) for up in (True, False)] if once else [item]
     return expanded
-
-
-def _plusminus_signs(node: Node) -> list[str]:
-    own = [node.text] if node.kind == "plusminus" else []
-    return own + [sign for part in node.parts for sign in _plusminus_signs(part)]
 
 
 def _with_sign(node: Node, up: bool) -> Node:
@@ -166,7 +161,8 @@ def _same_single(answer: Node, gold: Node, rules: Rules) -> bool | None:
     if answer == gold:
         return True
     kinds = {answer.kind, gold.kind}
-    if "unread" in kinds or "plusminus" in all_kinds(answer) | all_kinds(gold):
+    nodes = (*all_nodes(answer), *all_nodes(gold))
+    if "unread" in kinds or any(node.kind == "plusminus" for node in nodes):
         return _same_unread(answer, gold, rules)
     if "relation" in kinds:
         return _same_relation(answer, gold, rules)

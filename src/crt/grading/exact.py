@@ -10,7 +10,7 @@ from functools import lru_cache, reduce
 from math import comb, factorial
 from typing import NamedTuple
 
-from crt.grading.parser import Node, all_names
+from crt.grading.parser import Node, all_nodes, name
 
 Monomial = tuple[tuple[object, Fraction], ...]
 Poly = dict[Monomial, Fraction]
@@ -59,7 +59,7 @@ def equal(one: Node, other: Node) -> bool | None:
 def _is_finite(node: Node) -> bool:
     """Infinity is a name when it stands alone; ∞ − ∞ and ∞⁰ are no algebra."""
     inner = node.parts[0] if node.kind == "neg" else node
-    return inner.kind == "name" or "infty" not in all_names(inner)
+    return inner.kind == "name" or name("infty") not in all_nodes(inner)
 
 
 def constant(node: Node) -> Fraction | None:

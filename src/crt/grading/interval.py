@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
-from crt.grading.parser import Node, all_kinds, variables
+from crt.grading.parser import Node, kinds, variables
 
 _TINY = 4e-16  # more than one rounding of a double
 _LARGE = 1.7e308
@@ -56,7 +56,7 @@ def _points(one: Node, other: Node) -> tuple[int, ...]:
     """
     if not (variables(one) or variables(other)):
         return (0,)
-    return (-1, -2) if (all_kinds(one) | all_kinds(other)) & WHOLE_ONLY else (1, 2, 3)
+    return (-1, -2) if (kinds(one) | kinds(other)) & WHOLE_ONLY else (1, 2, 3)
 
 
 def _value_of(name: str, point: int) -> float:

@@ -44,22 +44,23 @@ def negated(node: Node) -> Node:
     return Node("neg", (node,))
 
 
-def all_names(node: Node) -> set[str]:
-    """The names in a tree, π, e, i and ∞ among them."""
-    if node.kind == "name":
-        return {node.text}
-    return set[str]().union(*map(all_names, node.parts))
+def all_nodes(tree: Node) -> list[Node]:
+    """The tree and everything in it, from the top down."""
+    nodes = [tree]
+    for node in nodes:
+        nodes += node.parts
+    return nodes
 
 
-def variables(node: Node) -> set[str]:
+def variables(tree: Node) -> set[str]:
     """The names in a tree that are no constants."""
-    return all_names(node) - CONSTANTS
+    return {node.text for node in all_nodes(tree) if node.kind == "name"} - CONSTANTS
 
 
-def all_kinds(node: Node) -> set[str]:
+def kinds(tree: Node) -> set[str]:
     """The kinds of nodes in a tree, and the names of its functions."""
-    own = {node.kind, node.text} if node.kind == "call" else {node.kind}
-    return own.union(*map(all_kinds, node.parts))
+    nodes = all_nodes(tree)
+    return {node.kind for node in nodes} | {node.text for node in nodes if node.kind == "call"}
 
 
 class Parsed(NamedTuple):

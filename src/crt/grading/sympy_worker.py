@@ -21,7 +21,7 @@ from sympy.core.function import AppliedUndef
 
 from crt.grading.interval import WHOLE_ONLY
 from crt.grading.latex import words
-from crt.grading.parser import Node, all_kinds
+from crt.grading.parser import Node, all_nodes, kinds
 from crt.grading.verifiers import GoldUnread, verify_math
 
 DIGITS = 200
@@ -86,16 +86,15 @@ def same_value(answer: Node, gold: Node) -> bool:
         return False
     if expression is None:
         return False
-    whole = bool((all_kinds(answer) | all_kinds(gold)) & WHOLE_ONLY)
-    whole = whole or _signs_alternate(answer) or _signs_alternate(gold)
+    whole = _is_for_whole_numbers(answer) or _is_for_whole_numbers(gold)
     return same_expression(expression, gold_expression, whole)
 
 
-def _signs_alternate(node: Node) -> bool:
-    """(−1)^n is meant for whole n."""
-    if node.kind == "pow" and node.parts[0].kind == "neg" and node.parts[1].kind != "number":
-        return True
-    return any(map(_signs_alternate, node.parts))
+def _is_for_whole_numbers(tree: Node) -> bool:
+    """Formulas with a floor or a factorial, and (−1)^n, are meant for whole n."""
+    powers = [node.parts for node in all_nodes(tree) if node.kind == "pow"]
+    alternates = any(base.kind == "neg" and power.kind != "number" for base, power in powers)
+    return alternates or bool(kinds(tree) & WHOLE_ONLY)
 
 
 def to_expression(node: Node) -> Any:
