@@ -26,8 +26,8 @@ from crt.algorithm.batch import Batch, batch_of
 from crt.algorithm.objectives import Refine, Shorten
 from crt.algorithm.step import signal
 from crt.algorithm.tabular import make_base
+from crt.data.datasets import load_mixture
 from crt.run import Run
-from crt.tasks.datasets import load_mixture
 from crt.train.reference import Store
 from crt.types import Rollout, Verdict
 

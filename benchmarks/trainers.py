@@ -15,16 +15,19 @@ from datasets import Dataset  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 from crt.algorithm.objectives import Shorten  # noqa: E402
+from crt.data.datasets import load  # noqa: E402
+from crt.data.prompts import (  # noqa: E402
+    PromptSettings,
+    prepare,
+    render,
+)
 from crt.engines.local import CRTTrainer  # noqa: E402
 from crt.engines.models import load_model  # noqa: E402
 from crt.engines.policy import Policy, response_text  # noqa: E402
 from crt.engines.rollouts import FastRollouts  # noqa: E402
 from crt.engines.samplers import InProcess, Sampling  # noqa: E402
 from crt.engines.trl_settings import MICRO_BATCH  # noqa: E402
-from crt.tasks.datasets import load  # noqa: E402
-from crt.tasks.grade import Grader, item_of  # noqa: E402
-from crt.tasks.messages import PromptSettings  # noqa: E402
-from crt.tasks.prompts import prepare, render  # noqa: E402
+from crt.grading.grader import Grader, item_of  # noqa: E402
 from crt.train.reference import Reference, Store  # noqa: E402
 
 

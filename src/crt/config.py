@@ -9,9 +9,9 @@ from crt.algorithm.batch import TruncatedAs
 from crt.algorithm.objectives import Dataclass, setting_fields
 from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
 from crt.algorithm.two_stage import TwoStage
+from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
 from crt.settings import read_dataclass
-from crt.tasks.messages import PromptSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -18,13 +18,13 @@ from trl import GRPOConfig
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.algorithm.step import signal
+from crt.data.prompts import Prompt
 from crt.engines import local, logprobs
 from crt.engines.local import CRTTrainer
 from crt.engines.logprobs import fits
 from crt.engines.padding import left_aligned, packed, said_once
 from crt.engines.rollouts import FastRollouts
 from crt.errors import ConfigError
-from crt.tasks.prompts import Prompt
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 

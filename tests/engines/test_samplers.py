@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from crt.data.prompts import Prompt
 from crt.engines.models import ModelFiles
 from crt.engines.rollouts import VllmRollouts
 from crt.engines.sampler import Sample
 from crt.engines.samplers import MOST_ROWS, InProcess, Sampling, choose_engine
 from crt.engines.vllm_sampler import TrainersVllm, VllmSampler
 from crt.errors import ConfigError
-from crt.tasks.prompts import Prompt
 
 END = 1
 PROMPTS = [[5, 6], [7, 8, 9], [4]]

@@ -10,13 +10,13 @@ from tiny_model import make_model
 
 from crt.algorithm.objectives import Shorten
 from crt.cli import main
+from crt.data.prompts import render
 from crt.engines.verl.folder import Folder
 from crt.engines.verl.hook import Row, decided
 from crt.errors import ConfigError, EngineError
 from crt.files import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
-from crt.tasks.prompts import render
 from crt.train.cluster import Follower, check, folder_of, left_at, prepare
 from crt.train.cluster_recorder import ClusterRecorder
 from crt.train.reference import Store

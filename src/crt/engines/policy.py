@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from crt.data.prompts import Prompt, Template, render
 from crt.engines.samplers import Sampler
-from crt.tasks.grade import Grader, item_of
-from crt.tasks.prompts import Prompt, Template, render
+from crt.grading.grader import Grader, item_of
 from crt.types import Problem, Rollout
 
 

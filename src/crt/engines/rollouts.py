@@ -9,9 +9,9 @@ import torch
 from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from crt.data.prompts import Prompt
 from crt.engines.sampler import sample
 from crt.errors import ConfigError
-from crt.tasks.prompts import Prompt
 
 WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
 

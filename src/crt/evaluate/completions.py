@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
 from crt.evaluate.records import STOPS, Stop, clean, read_lines
 from crt.evaluate.tally import MOST, TruncatedIs
-from crt.tasks.problems import Loaded
 from crt.types import Problem
 
 FIELDS = {  # field -> names it may have, the first there counts

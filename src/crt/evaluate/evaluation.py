@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError
 from crt.evaluate.endpoint import EndpointSettings, endpoint
 from crt.evaluate.manifest import Manifest, manifest, prompt_part, short_name, versions
@@ -18,10 +20,8 @@ from crt.evaluate.sets import load_sets
 from crt.evaluate.store import MANIFEST, Evaluation, Store, opened
 from crt.evaluate.tally import TruncatedIs
 from crt.files import read_json, write_json
+from crt.grading.grader import Grader
 from crt.settings import sentences
-from crt.tasks.grade import Grader
-from crt.tasks.messages import PromptSettings
-from crt.tasks.problems import Loaded
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from crt.config import EvaluationConfig, ModelConfig
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings, Template, prepare, render
 from crt.engines.models import ModelFiles, model_files, with_weights
 from crt.engines.policy import respond
 from crt.engines.samplers import Engine, InProcess, Sampler, Sampling, choose_engine
 from crt.errors import ConfigError
 from crt.evaluate.sampling import Answer, Answered, Unit
-from crt.tasks.messages import PromptSettings
-from crt.tasks.problems import Loaded
-from crt.tasks.prompts import Template, prepare, render
 from crt.types import Problem
 
 

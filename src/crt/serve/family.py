@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from crt.algorithm.guard import EDGE
 from crt.algorithm.statistics import LEAST_PROBLEMS
+from crt.data.prompts import PromptSettings
 from crt.errors import DataError
 from crt.files import read_json
 from crt.run import CONFIG
 from crt.serve.front import FULL, MOST_LEVELS, WORDS
-from crt.tasks.messages import PromptSettings
 
 FAMILY = "family.json"
 FORMAT = 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from crt.data.prompts import Template, prepare, render_turns
 from crt.engines.models import Dtype, LoadedModel, cache_bytes, load_model
 from crt.engines.slots import Ask, SlotBatch
 from crt.errors import ConfigError, CrtError
@@ -20,7 +21,6 @@ from crt.serve.protocol import ChatRequest, Sampling, TextRequest, read
 from crt.serve.reading import Phase, Reader
 from crt.serve.scheduler import Scheduler
 from crt.serve.turns import turns_of
-from crt.tasks.prompts import Template, prepare, render_turns
 
 CACHE_BYTES = 4 * 2**30  # for keys and values of all levels together
 MOST_SLOTS = 64

@@ -9,6 +9,7 @@ from typing import Any
 
 from crt.algorithm.registry import name_of
 from crt.config import RunConfig
+from crt.data.prompts import Prompt, render
 from crt.engines.models import LoadedModel
 from crt.engines.samplers import Sampling
 from crt.engines.verl import overrides as verl
@@ -20,7 +21,6 @@ from crt.engines.verl.words import Overrides, flat
 from crt.errors import ConfigError
 from crt.files import write_text
 from crt.run import STATE, Run
-from crt.tasks.prompts import Prompt, render
 from crt.train.cluster_recorder import finished, step_of
 from crt.train.measure import Floor
 from crt.train.reference import Reference

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from crt.data.prompts import Prompt
 from crt.engines.models import LoadedModel
 from crt.engines.policy import response_text
-from crt.tasks.grade import item_of
-from crt.tasks.prompts import Prompt
+from crt.grading.grader import item_of
 from crt.train.workshop import Workshop
 from crt.types import Problem, Verdict
 

@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 
+from crt.data.prompts import Prompt
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.ranks import Ranks
@@ -20,7 +21,6 @@ from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
 from crt.processes import at_signal
 from crt.run import STATE, Run
-from crt.tasks.prompts import Prompt
 from crt.train.correctness import Correctness
 from crt.train.measure import Floor, measured
 from crt.train.recorder import Recorder

@@ -9,9 +9,9 @@ from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import Shorten
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
+from crt.data.prompts import Template, render
 from crt.engines.models import LoadedModel
 from crt.errors import ConfigError
-from crt.tasks.prompts import Template, render
 from crt.train.workshop import Workshop
 
 TRAINED_BYTES = 4  # per weight, and as many for each of Adam's two moments

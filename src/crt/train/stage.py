@@ -8,8 +8,8 @@ from crt.algorithm.objectives import Objective
 from crt.algorithm.registry import budgets
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
+from crt.data.prompts import Prompt, render
 from crt.run import Run
-from crt.tasks.prompts import Prompt, render
 from crt.train.budget import Budget
 from crt.train.order import problem_order
 from crt.train.workshop import Workshop

@@ -8,6 +8,8 @@ from typing import Any
 
 from crt.algorithm.batch import Batch
 from crt.config import RunConfig
+from crt.data.datasets import digest, load_mixture
+from crt.data.prompts import Template, prepare
 from crt.engines.models import Dtype, LoadedModel, load_model
 from crt.engines.policy import Policy
 from crt.engines.ranks import Ranks
@@ -15,10 +17,7 @@ from crt.engines.samplers import InProcess, Sampler, Sampling, choose_engine
 from crt.engines.verl.model import without_weights
 from crt.engines.verl.sampler import ClusterSampler
 from crt.engines.vllm_sampler import VllmSampler
-from crt.tasks.datasets import load_mixture
-from crt.tasks.grade import GRADER_VERSION, Grader
-from crt.tasks.problems import digest
-from crt.tasks.prompts import Template, prepare
+from crt.grading.grader import GRADER_VERSION, Grader
 from crt.train.order import held_out
 from crt.train.reference import Reference, Store
 from crt.train.states import Say

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from crt.algorithm.batch import Batch
+from crt.data.prompts import Prompt
 from crt.engines.verl.hook import REFERENCE, reference_columns
 from crt.files import written_whole
-from crt.tasks.prompts import Prompt
 from crt.types import Problem
 
 

@@ -11,8 +11,8 @@ from verl.experimental.reward_loop.reward_manager.base import (  # pyright: igno
 from crt.engines.models import load_tokenizer
 from crt.engines.policy import response_text
 from crt.engines.verl.data import problem_of
+from crt.grading.grader import Grader
 from crt.run import Run
-from crt.tasks.grade import Grader
 from crt.types import Verdict
 
 
