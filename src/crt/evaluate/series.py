@@ -66,6 +66,7 @@ def evaluate_run(
     done: list[tuple[Point, Evaluation]] = []
     plain = replace(plan.prompt, budget="none", budget_tokens=None)
     every = points(opened)
+    note = note and _once(note)
     for point in every:
         each = replace(plan, model=_model(point, opened.config, plan))
         if point.name == BASE:  # as it was before it learned to keep to a budget
@@ -75,6 +76,18 @@ def evaluate_run(
         done.append((point, found))
         write_json(folder / SERIES, series(done, tolerance))
     return folder, [evaluation for _, evaluation in done]
+
+
+def _once(note: Callable[[str], None]) -> Callable[[str], None]:
+    """Passes a sentence on the first time; all points say the same of their problems."""
+    seen: set[str] = set()
+
+    def say(sentence: str) -> None:
+        if sentence not in seen:
+            seen.add(sentence)
+            note(sentence)
+
+    return say
 
 
 def _of_all(tell: Tell | None, count: int) -> Tell | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.intervals import Interval
+from crt.core.intervals import Interval, shortfall
 from crt.evaluate.columns import Column, Entry, figure, lead
 from crt.evaluate.figures import Figures
 from crt.evaluate.sets import DOMAINS, TITLES, groups, missing
@@ -152,11 +152,23 @@ def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ..
     points = 100 * entries[0].tolerance
     tolerance = f"{points:g} point{'' if points == 1 else 's'}"
     table = _table("certificate", "Against the base", columns, entries)
-    told = (
-        f"Certificate: accuracy is not below the base's by more than {tolerance}; held if the "
-        "one-sided 95 % lower bound of the paired difference says so, on 10 problems a set or more."
+    rule = (
+        f"Certificate: accuracy is not below the base's by more than {tolerance}. It is passed if "
+        "the one-sided 95 % lower bound (Gaffke's) of the paired difference says so."
     )
-    return replace(table, notes=(told,))
+    return replace(table, notes=(rule, *_shortfalls(entries, averages)))
+
+
+def _shortfalls(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """How many problems a certificate needs that was not passed, for the widest average."""
+    notes: list[str] = []
+    for entry in entries:
+        found = None if entry.is_base else entry.against(averages["all"]).certificate
+        if found is None or found.passed:
+            continue
+        sentence = shortfall(found.tolerance, found.problems, found.needed)
+        notes += [f"{entry.name}: {sentence}"] if sentence else []
+    return notes
 
 
 def _table(key: str, title: str, columns: Sequence[Column], entries: Sequence[Entry]) -> Table:

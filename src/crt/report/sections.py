@@ -61,7 +61,7 @@ def _held(row: Row) -> Html:
     if not found:
         return tag("span", "–", class_="dim")
     bound = f"{100 * found['lower_bound']:+.1f} points".replace("-", MINUS)
-    word = tag("b", "held", class_="held") if found["held"] else tag("span", "not held")
+    word = tag("b", "passed", class_="held") if found["held"] else tag("span", "not passed")
     return joined(word, tag("small", f"≥ {bound}"))
 
 
