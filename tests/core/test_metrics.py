@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.core.metrics import AES1, AES2, AesWeights, aes, transitions, zip_ratio, zip_ratios
+from crt.core.metrics import (
+    AES1,
+    AES2,
+    AesWeights,
+    aes,
+    transitions,
+    zip_ratio,
+    zip_ratio_cut,
+    zip_ratios,
+)
 
 
 def test_aes_by_hand():
@@ -50,6 +59,20 @@ def test_repetition_lowers_the_zip_ratio():
 
 def test_zip_ratio_counts_bytes_not_characters():
     assert zip_ratio("é") == len(gzip.compress("é".encode(), 9, mtime=0)) / 2
+
+
+def test_a_text_is_cut_to_the_bytes_of_another():
+    # gzip has 18 bytes of head and tail, and two more for the empty end of a stored text: "abcd"
+    # packs to 24 bytes, its first two letters to 22; é is two bytes
+    assert zip_ratio_cut("abcd", "xyzu") == zip_ratio("abcd") == 24 / 4
+    assert zip_ratio_cut("abcd", "xy") == zip_ratio_cut("abcd", "é") == zip_ratio("ab") == 22 / 2
+    assert zip_ratio_cut("ab", "a longer one") == zip_ratio("ab")  # there is no more of it
+    assert np.isnan(zip_ratio_cut("abcd", "")) and np.isnan(zip_ratio_cut("", "abcd"))
+
+
+def test_the_same_text_cut_short_looks_less_redundant():
+    text = "Wait, let me check that again. " * 20
+    assert zip_ratio_cut(text, text[:62]) > 4 * zip_ratio(text)
 
 
 def test_an_empty_response_has_no_ratio():

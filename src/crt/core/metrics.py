@@ -46,8 +46,16 @@ def aes(
 
 def zip_ratio(text: str) -> float:
     """R_zip: bytes after gzip over bytes before; lower is more redundant. NaN for an empty text."""
-    raw = text.encode("utf-8", errors="replace")
-    return len(gzip.compress(raw, compresslevel=9, mtime=0)) / len(raw) if raw else float("nan")
+    return _packed_share(_utf8(text))
+
+
+def zip_ratio_cut(text: str, length_of: str) -> float:
+    """R_zip of the beginning of `text`, as many bytes as `length_of` has; NaN if it is empty.
+
+    A text that is shorter than that is taken as it is. Short texts compress badly: for the base's
+    response and a model's it is the R_zip that the model would have for its length alone.
+    """
+    return _packed_share(_utf8(text)[: len(_utf8(length_of))])
 
 
 class ZipRatios(NamedTuple):
@@ -100,6 +108,14 @@ def transitions(
         preserved=int((np.abs(change) <= 1e-9).sum()),
         improved=int((change > 1e-9).sum()),
     )
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")
+
+
+def _packed_share(raw: bytes) -> float:
+    return len(gzip.compress(raw, compresslevel=9, mtime=0)) / len(raw) if raw else float("nan")
 
 
 def _mean(values: Array) -> float:

@@ -70,6 +70,7 @@ MEASURES: dict[str, Measure] = {
     "no_answer": no_answer,
     "ungraded": ungraded,
     "r_zip": lambda tally: (tally.zip_sum, tally.zip_n),
+    "r_zip_matched": lambda tally: tally.matched or (0 * tally.zip_n, 0 * tally.zip_n),
     "r_zip_correct": lambda tally: (tally.zip_correct_sum, tally.zip_correct_n),
     "r_zip_wrong": lambda tally: (tally.zip_wrong_sum, tally.zip_wrong_n),
 }

@@ -9,6 +9,7 @@ from crt.config import ModelConfig, RunConfig
 from crt.errors import DataError
 from crt.evaluate.evaluation import Plan, Tell, evaluate
 from crt.evaluate.manifest import short_name
+from crt.evaluate.matched import length_matched
 from crt.evaluate.sets import label as set_label
 from crt.evaluate.store import Evaluation
 from crt.evaluate.versus import TOLERANCE, all_versus
@@ -73,6 +74,8 @@ def evaluate_run(
             each = replace(each, prompt=plain, budget=None)
         told = _of_all(tell(point.name), len(every))
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
+        if done:
+            found = replace(found, tallies=length_matched(found, done[0][1]))
         done.append((point, found))
         write_json(folder / SERIES, series(done, tolerance))
     return folder, [evaluation for _, evaluation in done]

@@ -52,7 +52,7 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     built += [
         _table("table_all", f"{TITLES['all']}, averages", _average_columns(every), entries),
         *(_table(f"stability_{n}", f"Stability, {n}", _stability(n), entries) for n in names),
-        *(_table(f"redundancy_{n}", f"Redundancy, {n}", _redundancy(n), entries) for n in names),
+        *(_redundancies(n, entries) for n in names),
         _certificates(entries, averages),
     ]
     return [_with_notes(table, entries, averages) for table in built]
@@ -87,6 +87,7 @@ _TITLE = {
     "no_answer": "no answer %",
     "ungraded": "ungraded %",
     "r_zip": "R_zip",
+    "r_zip_matched": "R_zip, base cut",
     "r_zip_correct": "R_zip correct",
     "r_zip_wrong": "R_zip wrong",
     "aes1": "AES1",
@@ -137,7 +138,19 @@ def _stability(name: str) -> list[Column]:
 
 def _redundancy(name: str) -> list[Column]:
     keys = ("r_zip", "r_zip_correct", "r_zip_wrong")
-    return [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
+    columns = [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
+    columns.insert(1, Column(name, _TITLE["r_zip_matched"], "r_zip_matched", (name,), 3))
+    return columns
+
+
+def _redundancies(name: str, entries: Sequence[Entry]) -> Table:
+    table = _table(f"redundancy_{name}", f"Redundancy, {name}", _redundancy(name), entries)
+    note = (
+        "Base cut: R_zip of the base's own responses, each cut to the length of the response in "
+        "its row. What R_zip has above that is not due to length."
+    )
+    known = any(entry.tallies[name].matched for entry in entries)
+    return replace(table, notes=(note,)) if known else table
 
 
 def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> Table:

@@ -58,13 +58,15 @@ class Tally:
     zip_correct_n: Array
     zip_wrong_sum: Array
     zip_wrong_n: Array
+    matched: tuple[Array, Array] | None = None  # sum and number of R_zip of the base's cut texts
 
     def select(self, ids: Sequence[str]) -> "Tally":
         """These problems, in this order."""
         row = {problem_id: index for index, problem_id in enumerate(self.ids)}
         rows = [row[problem_id] for problem_id in ids]
         arrays = {name: getattr(self, name)[rows] for name in NUMBERS}
-        return Tally(self.name, tuple(ids), **arrays)
+        matched = self.matched and (self.matched[0][rows], self.matched[1][rows])
+        return Tally(self.name, tuple(ids), **arrays, matched=matched)
 
 
 NUMBERS = tuple(field.name for field in fields(Count))[2:]

@@ -16,7 +16,7 @@ from crt.core.intervals import (
 )
 from crt.core.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
 from crt.errors import DataError
-from crt.evaluate.figures import MEASURES, Measure, accuracy, interval_json, lengths
+from crt.evaluate.figures import MEASURES, Measure, accuracy, average, interval_json, lengths
 from crt.evaluate.sets import groups
 from crt.evaluate.strata import Ratio, interval, minus, same
 from crt.evaluate.tally import Tally
@@ -41,10 +41,12 @@ class Versus:
     transitions: Transitions | None  # counts over all problems of these sets
     shares: Mapping[str, Interval]  # ad, ap, ai in %
     certificate: Certificate | None
+    r_zip_matched: Interval | None = None  # of the base's texts, cut to the evaluation's lengths
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         named = {"saved": self.saved, "aes1": self.aes1, "aes2": self.aes2}
+        named |= {"r_zip_matched": self.r_zip_matched}
         return {
             "sets": list(self.sets),
             "changes": {name: interval_json(value) for name, value in self.changes.items()},
@@ -69,6 +71,7 @@ def versus(pairs: Sequence[Pair], tolerance: float = TOLERANCE) -> Versus:
         transitions=moved,
         shares=_shares(pairs) if moved and moved.shortened else {},
         certificate=certificate(pairs, tolerance),
+        r_zip_matched=average(MEASURES["r_zip_matched"], [tally for tally, _ in pairs]),
     )
 
 

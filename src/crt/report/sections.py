@@ -17,6 +17,7 @@ COLUMNS = (  # title, key, digits, signed, interval, explanation
     ("AES₁", "aes1", 2, True, False, "accuracy-efficiency score; lost accuracy counts fivefold"),
     ("AES₂", "aes2", 2, True, False, "the same; lost accuracy counts tenfold"),
     ("R_zip", "r_zip", 3, False, False, "size after gzip over size before; low is redundant"),
+    ("R_zip cut", "r_zip_matched", 3, False, False, "of the base's texts, cut to this length"),
     ("AD %", "ad", 0, False, False, "of the problems that got shorter: accuracy decreased"),
     ("AP %", "ap", 0, False, False, "of the problems that got shorter: accuracy preserved"),
     ("AI %", "ai", 0, False, False, "of the problems that got shorter: accuracy improved"),
