@@ -10,9 +10,9 @@ from crt.core.metrics import (
     AES2,
     AesWeights,
     aes,
+    matched_zip_ratios,
     transitions,
     zip_ratio,
-    zip_ratio_cut,
     zip_ratios,
 )
 
@@ -61,18 +61,21 @@ def test_zip_ratio_counts_bytes_not_characters():
     assert zip_ratio("é") == len(gzip.compress("é".encode(), 9, mtime=0)) / 2
 
 
-def test_a_text_is_cut_to_the_bytes_of_another():
-    # gzip has 18 bytes of head and tail, and two more for the empty end of a stored text: "abcd"
-    # packs to 24 bytes, its first two letters to 22; é is two bytes
-    assert zip_ratio_cut("abcd", "xyzu") == zip_ratio("abcd") == 24 / 4
-    assert zip_ratio_cut("abcd", "xy") == zip_ratio_cut("abcd", "é") == zip_ratio("ab") == 22 / 2
-    assert zip_ratio_cut("ab", "a longer one") == zip_ratio("ab")  # there is no more of it
-    assert np.isnan(zip_ratio_cut("abcd", "")) and np.isnan(zip_ratio_cut("", "abcd"))
+def test_two_texts_at_equal_length_by_hand():
+    # gzip has 18 bytes of head and tail, and two more: "abcd" packs to 24 bytes, "ab" to 22; é is
+    # two bytes
+    assert matched_zip_ratios("ab", "abcd") == (22 / 2, 22 / 2)
+    assert matched_zip_ratios("abcd", "é") == (zip_ratio("ab"), zip_ratio("é"))
+    assert matched_zip_ratios("abcd", "bcda") == (24 / 4, 24 / 4)
+    assert np.isnan(matched_zip_ratios("abcd", "")).all()
 
 
-def test_the_same_text_cut_short_looks_less_redundant():
+def test_at_equal_length_only_content_is_left():
     text = "Wait, let me check that again. " * 20
-    assert zip_ratio_cut(text, text[:62]) > 4 * zip_ratio(text)
+    short, whole = matched_zip_ratios(text[:62], text)
+    assert short == whole == zip_ratio(text[:62]) > 4 * zip_ratio(text)
+    dense, loose = matched_zip_ratios("7 × 46 = 322, 322 − 21 = 301, so \\boxed{301}", "no, " * 99)
+    assert dense > 1.5 * loose
 
 
 def test_an_empty_response_has_no_ratio():

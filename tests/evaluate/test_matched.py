@@ -1,4 +1,4 @@
-"""R_zip at equal length: the base's responses cut to those of the model, problem by problem."""
+"""R_zip at equal length: of two responses to a problem the longer one is cut to the shorter."""
 
 import json
 
@@ -27,29 +27,31 @@ def scored(folder, name, responses):
 def test_each_response_is_paired_with_the_base_s_of_the_same_number(tmp_path):
     base = scored(tmp_path, "base", [BASE, "another " + BASE])
     short = scored(tmp_path, "short", [SHORT, SHORT])
-    sums, numbers = length_matched(short, base)["two"].matched
-    # the first 17 bytes of both responses to p; to q all give the base's own text
+    matched = length_matched(short, base)["two"].matched
+    # both responses to p are cut to 17 bytes; to q all give the base's own text
     cut = zip_ratio(BASE[:17]) + zip_ratio(("another " + BASE)[:17])
-    assert sums.tolist() == pytest.approx([cut, 2 * zip_ratio(BASE)])
-    assert numbers.tolist() == [2, 2]
+    assert matched[0].tolist() == pytest.approx([2 * zip_ratio(SHORT), cut, 2])
+    assert matched[1].tolist() == pytest.approx([2 * zip_ratio(BASE), 2 * zip_ratio(BASE), 2])
 
 
 def test_only_the_first_responses_are_packed_again(tmp_path):
     base = scored(tmp_path, "base", [BASE] * 6)
     same = scored(tmp_path, "same", [BASE] * 6)
-    assert length_matched(same, base)["two"].matched[1].tolist() == [MOST_ROLLOUTS] * 2
+    assert length_matched(same, base)["two"].matched[:, 2].tolist() == [MOST_ROLLOUTS] * 2
 
 
 def test_the_comparison_shows_it(tmp_path):
     base, short = scored(tmp_path, "base", [BASE]), scored(tmp_path, "short", [SHORT])
     tables = {table.key: table for table in compare([base, short], anyway=True).tables}
     table = tables["redundancy_two"]
-    place = [column.key for column in table.columns].index("r_zip_matched")
+    place = [column.key for column in table.columns].index("r_zip_matched_base")
     rows = dict(table.rows)
     assert rows["base"][place].interval is None
+    ours = rows["short"][place - 1].interval.value
+    assert ours == pytest.approx((zip_ratio(SHORT) + zip_ratio(BASE)) / 2)
     value = rows["short"][place].interval.value
     assert value == pytest.approx((zip_ratio(BASE[:17]) + zip_ratio(BASE)) / 2)
-    assert "Base cut" in table.notes[0]
+    assert "Equal length" in table.notes[0]
 
 
 def test_without_the_texts_it_is_not_known(tmp_path):

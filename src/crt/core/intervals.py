@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from crt.core.batch import Array
 from crt.core.guard import EDGE
@@ -141,8 +141,8 @@ def gaffke_bound(samples: Sequence[Array], level: float, worst: float = WORST) -
     points = [np.unique(np.append(sample, worst), return_counts=True) for sample in samples]
     if len(points) > 1:
         rng = np.random.default_rng(0)
-        means = np.mean([_dirichlet_means(*each, rng) for each in points], axis=0)
-        return float(np.quantile(means, 1 - level))
+        drawn: Array = np.sum([_dirichlet_means(*each, rng) for each in points], axis=0)
+        return float(np.quantile(drawn, 1 - level)) / len(points)
     (values, counts), low, high = points[0], worst, float(np.max(samples[0]))
     while high - low > 1e-9:
         middle = (low + high) / 2
@@ -175,19 +175,19 @@ def dirichlet_mean_cdf(values: Array, counts: ArrayLike, at: float) -> float:
     s = (low + high) / 2
     width = ((shape * (distance / (1 - s * distance)) ** 2).sum() + s**-2) ** -0.5
 
-    def log_integrand(nodes: Array) -> Array:
+    def log_integrand(nodes: Array) -> NDArray[np.complex128]:
         line = s + 1j * width * nodes
-        return -np.log(-line) - np.log(1 - line[:, None] * distance) @ shape
+        return np.asarray(-np.log(-line) - np.log(1 - line[:, None] * distance) @ shape)
 
     step, end = 0.2, 8.0
     while end < 1e3 and np.ptp(log_integrand(np.array([0.0, end])).real) < 35:
         end *= 2  # a heavy tail: there are few problems, or few with a difference
-    heights = np.exp(log_integrand(np.arange(0, end, step))).real
-    integral = (heights.sum() - heights[0] / 2) * step * width
-    return float(np.clip(integral / np.pi, 0, 1))
+    heights = np.real(np.exp(log_integrand(np.arange(0, end, step, dtype=np.float64))))
+    integral = float(heights.sum() - heights[0] / 2) * step * width
+    return min(1.0, max(0.0, integral / np.pi))
 
 
-def _dirichlet_means(values: Array, counts: Array, rng: np.random.Generator) -> Array:
+def _dirichlet_means(values: Array, counts: NDArray[np.intp], rng: np.random.Generator) -> Array:
     """(DRAWS,) weighted means of `values` under weights from Dirichlet(counts)."""
     gammas = rng.standard_gamma(counts, size=(DRAWS, len(counts)))
     return (gammas @ values) / gammas.sum(axis=1)

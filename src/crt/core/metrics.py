@@ -49,13 +49,15 @@ def zip_ratio(text: str) -> float:
     return _packed_share(_utf8(text))
 
 
-def zip_ratio_cut(text: str, length_of: str) -> float:
-    """R_zip of the beginning of `text`, as many bytes as `length_of` has; NaN if it is empty.
+def matched_zip_ratios(text: str, base_text: str) -> tuple[float, float]:
+    """R_zip of both texts at equal length: the longer one is cut to the bytes of the shorter.
 
-    A text that is shorter than that is taken as it is. Short texts compress badly: for the base's
-    response and a model's it is the R_zip that the model would have for its length alone.
+    Short texts compress badly, so a shorter text has a higher R_zip for its length alone; what is
+    left between these two is due to content. NaN if one of them is empty.
     """
-    return _packed_share(_utf8(text)[: len(_utf8(length_of))])
+    raw, base_raw = _utf8(text), _utf8(base_text)
+    common = min(len(raw), len(base_raw))
+    return _packed_share(raw[:common]), _packed_share(base_raw[:common])
 
 
 class ZipRatios(NamedTuple):

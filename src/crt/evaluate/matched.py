@@ -1,17 +1,19 @@
-"""R_zip at equal length: what the base's own texts have when they are cut to a model's lengths."""
+"""R_zip at equal length: of each pair of responses the longer one is cut to the shorter."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from crt.core.metrics import zip_ratio_cut
+from crt.core.batch import Array
+from crt.core.metrics import matched_zip_ratios
 from crt.errors import DataError
 from crt.evaluate.store import Evaluation
 from crt.evaluate.tally import Tally
 
 MOST_ROLLOUTS = 4  # per problem: the base's texts are held in memory, and packing takes its time
 
+Problem = tuple[str, str]  # data set, id
 Rollout = tuple[str, str, int]  # data set, problem, number of the rollout
 
 
@@ -20,7 +22,7 @@ def length_matched(evaluation: Evaluation, base: Evaluation) -> Mapping[str, Tal
 
     The k-th response to a problem is paired with the base's k-th response to the same problem.
     """
-    if any(tally.matched for tally in evaluation.tallies.values()):
+    if any(tally.matched is not None for tally in evaluation.tallies.values()):
         return evaluation.tallies
     try:
         sums = _sums(evaluation, _texts(base))
@@ -37,20 +39,18 @@ def _texts(base: Evaluation) -> dict[Rollout, str]:
     }
 
 
-def _sums(
-    evaluation: Evaluation, base_texts: Mapping[Rollout, str]
-) -> dict[tuple[str, str], tuple[float, int]]:
-    """Data set and problem → sum and number of the ratios."""
-    sums: dict[tuple[str, str], tuple[float, int]] = {}
+def _sums(evaluation: Evaluation, base_texts: Mapping[Rollout, str]) -> dict[Problem, Array]:
+    """Problem → sum of its ratios, sum of the base's, number of pairs."""
+    sums: dict[Problem, Array] = {}
     for record in evaluation.rollouts():
         text = base_texts.get((record.data, record.problem_id, record.rollout), "")
-        ratio = zip_ratio_cut(text, record.response)
-        if not np.isnan(ratio):
-            total, number = sums.get((record.data, record.problem_id), (0.0, 0))
-            sums[record.data, record.problem_id] = (total + ratio, number + 1)
+        ours, theirs = matched_zip_ratios(record.response, text)
+        if not np.isnan(ours):
+            key = record.data, record.problem_id
+            sums[key] = sums.get(key, np.zeros(3)) + np.array([ours, theirs, 1.0])
     return sums
 
 
-def _with_matched(tally: Tally, sums: Mapping[tuple[str, str], tuple[float, int]]) -> Tally:
-    rows = np.array([sums.get((tally.name, problem_id), (0.0, 0)) for problem_id in tally.ids])
-    return replace(tally, matched=(rows[:, 0].astype(float), rows[:, 1].astype(float)))
+def _with_matched(tally: Tally, sums: Mapping[Problem, Array]) -> Tally:
+    rows = np.array([sums.get((tally.name, each), np.zeros(3)) for each in tally.ids])
+    return replace(tally, matched=rows)

@@ -10,6 +10,7 @@ from crt.core.intervals import Interval, shortfall
 from crt.evaluate.columns import Column, Entry, figure, lead
 from crt.evaluate.figures import Figures
 from crt.evaluate.sets import DOMAINS, TITLES, groups, missing
+from crt.evaluate.versus import MATCHED
 
 Mark = Literal["best", "lead_unsure", "base_unsure"]
 LEGEND = (
@@ -87,7 +88,8 @@ _TITLE = {
     "no_answer": "no answer %",
     "ungraded": "ungraded %",
     "r_zip": "R_zip",
-    "r_zip_matched": "R_zip, base cut",
+    "r_zip_matched": "R_zip, equal length",
+    "r_zip_matched_base": "base's there",
     "r_zip_correct": "R_zip correct",
     "r_zip_wrong": "R_zip wrong",
     "aes1": "AES1",
@@ -139,17 +141,16 @@ def _stability(name: str) -> list[Column]:
 def _redundancy(name: str) -> list[Column]:
     keys = ("r_zip", "r_zip_correct", "r_zip_wrong")
     columns = [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
-    columns.insert(1, Column(name, _TITLE["r_zip_matched"], "r_zip_matched", (name,), 3))
-    return columns
+    return columns + [Column(name, _TITLE[key], key, (name,), 3) for key in MATCHED]
 
 
 def _redundancies(name: str, entries: Sequence[Entry]) -> Table:
     table = _table(f"redundancy_{name}", f"Redundancy, {name}", _redundancy(name), entries)
     note = (
-        "Base cut: R_zip of the base's own responses, each cut to the length of the response in "
-        "its row. What R_zip has above that is not due to length."
+        "Equal length: of each response and the base's response to the same problem the longer one "
+        "is cut to the shorter. Short texts compress badly; here the difference is one of content."
     )
-    known = any(entry.tallies[name].matched for entry in entries)
+    known = any(entry.tallies[name].matched is not None for entry in entries)
     return replace(table, notes=(note,)) if known else table
 
 

@@ -58,14 +58,14 @@ class Tally:
     zip_correct_n: Array
     zip_wrong_sum: Array
     zip_wrong_n: Array
-    matched: tuple[Array, Array] | None = None  # sum and number of R_zip of the base's cut texts
+    matched: Array | None = None  # (P, 3) at equal length: sum of R_zip, of the base's, pairs
 
     def select(self, ids: Sequence[str]) -> "Tally":
         """These problems, in this order."""
         row = {problem_id: index for index, problem_id in enumerate(self.ids)}
         rows = [row[problem_id] for problem_id in ids]
         arrays = {name: getattr(self, name)[rows] for name in NUMBERS}
-        matched = self.matched and (self.matched[0][rows], self.matched[1][rows])
+        matched = None if self.matched is None else self.matched[rows]
         return Tally(self.name, tuple(ids), **arrays, matched=matched)
 
 
@@ -143,5 +143,7 @@ def _zips(name: str, ratios: Sequence[float | None]) -> dict[str, Any]:
 
 def _tally(name: str, rows: Sequence[Count]) -> Tally:
     columns = {field: [getattr(row, field) for row in rows] for field in NUMBERS}
-    arrays = {field: np.array(column, dtype=float) for field, column in columns.items()}
+    arrays: dict[str, Any] = {
+        field: np.array(column, dtype=float) for field, column in columns.items()
+    }
     return Tally(name, tuple(row.problem_id for row in rows), **arrays)

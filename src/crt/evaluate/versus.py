@@ -24,6 +24,7 @@ from crt.evaluate.tally import Tally
 TOLERANCE = 0.01  # ε of the certificate: one point of accuracy
 LEVEL = 0.95
 USUAL_ACCURACY = 0.8  # assumed where nothing is measured yet
+MATCHED = ("r_zip_matched", "r_zip_matched_base")
 CHANGES = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong")
 Pair = tuple[Tally, Tally]  # the same problems of a data set, evaluation and base
 
@@ -41,12 +42,13 @@ class Versus:
     transitions: Transitions | None  # counts over all problems of these sets
     shares: Mapping[str, Interval]  # ad, ap, ai in %
     certificate: Certificate | None
-    r_zip_matched: Interval | None = None  # of the base's texts, cut to the evaluation's lengths
+    r_zip_matched: Interval | None = None  # at equal length to the base's responses
+    r_zip_matched_base: Interval | None = None  # the base's at these lengths
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         named = {"saved": self.saved, "aes1": self.aes1, "aes2": self.aes2}
-        named |= {"r_zip_matched": self.r_zip_matched}
+        named |= {name: getattr(self, name) for name in MATCHED}
         return {
             "sets": list(self.sets),
             "changes": {name: interval_json(value) for name, value in self.changes.items()},
@@ -71,7 +73,7 @@ def versus(pairs: Sequence[Pair], tolerance: float = TOLERANCE) -> Versus:
         transitions=moved,
         shares=_shares(pairs) if moved and moved.shortened else {},
         certificate=certificate(pairs, tolerance),
-        r_zip_matched=average(MEASURES["r_zip_matched"], [tally for tally, _ in pairs]),
+        **{name: average(MEASURES[name], [tally for tally, _ in pairs]) for name in MATCHED},
     )
 
 
