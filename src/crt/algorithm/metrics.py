@@ -46,8 +46,18 @@ def aes(
 
 def zip_ratio(text: str) -> float:
     """R_zip: bytes after gzip over bytes before; lower is more redundant. NaN for an empty text."""
-    raw = text.encode("utf-8", errors="replace")
-    return len(gzip.compress(raw, compresslevel=9, mtime=0)) / len(raw) if raw else float("nan")
+    return _packed_share(_utf8(text))
+
+
+def matched_zip_ratios(text: str, base_text: str) -> tuple[float, float]:
+    """R_zip of both texts at equal length: the longer one is cut to the bytes of the shorter.
+
+    Short texts compress badly, so a shorter text has a higher R_zip for its length alone; what is
+    left between these two is due to content. NaN if one of them is empty.
+    """
+    raw, base_raw = _utf8(text), _utf8(base_text)
+    common = min(len(raw), len(base_raw))
+    return _packed_share(raw[:common]), _packed_share(base_raw[:common])
 
 
 class ZipRatios(NamedTuple):
@@ -100,6 +110,14 @@ def transitions(
         preserved=int((np.abs(change) <= 1e-9).sum()),
         improved=int((change > 1e-9).sum()),
     )
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")
+
+
+def _packed_share(raw: bytes) -> float:
+    return len(gzip.compress(raw, compresslevel=9, mtime=0)) / len(raw) if raw else float("nan")
 
 
 def _mean(values: Array) -> float:

@@ -19,6 +19,7 @@ from crt.evaluate.sets import label as set_label
 from crt.evaluate.sets import load_sets
 from crt.evaluate.store import MANIFEST, Evaluation, Store, opened
 from crt.evaluate.tally import TruncatedIs
+from crt.evaluate.versus import uncertifiable
 from crt.files import read_json, write_json
 from crt.grading.grader import Grader
 from crt.settings import sentences
@@ -64,6 +65,8 @@ def evaluate(
     for each in sets:
         if each.skipped:
             say(f"{each.name}: {each.skipped} bad rows left out, such as {each.faults[0]}")
+    for sentence in uncertifiable({each.name: len(each) for each in sets}, plan_.settings.rollouts):
+        say(sentence)
     backend, cap = backend_for(plan_, sets, say)
     label = name or short_name(backend.model()["name"])
     wanted = manifest(

@@ -82,21 +82,6 @@ def level_names(count: int) -> list[str]:
     return [f"level-{number}" for number in range(1, count + 1)]
 
 
-def problems_needed(
-    points: Sequence[Measured], base_length: float, problems: int, tolerance: float
-) -> int | None:
-    """About how many problems would certify the surest of them, if it is as good as it looks.
-
-    The bound's distance shrinks with √problems. None if no shorter one is within the tolerance.
-    """
-    ratios = [
-        (p.difference - p.lower_bound) / (p.difference + tolerance)
-        for p in points
-        if 0 < p.length < base_length and p.difference + tolerance > EDGE
-    ]
-    return math.ceil(problems * min(ratios) ** 2) if ratios else None
-
-
 def choose(
     points: Sequence[Measured],
     base_length: float,

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.algorithm.metrics import AES1, AES2, AesWeights, aes, transitions, zip_ratio, zip_ratios
+from crt.algorithm.metrics import (
+    AES1,
+    AES2,
+    AesWeights,
+    aes,
+    matched_zip_ratios,
+    transitions,
+    zip_ratio,
+    zip_ratios,
+)
 
 
 def test_aes_by_hand():
@@ -50,6 +59,23 @@ def test_repetition_lowers_the_zip_ratio():
 
 def test_zip_ratio_counts_bytes_not_characters():
     assert zip_ratio("é") == len(gzip.compress("é".encode(), 9, mtime=0)) / 2
+
+
+def test_two_texts_at_equal_length_by_hand():
+    # gzip has 18 bytes of head and tail, and two more: "abcd" packs to 24 bytes, "ab" to 22; é is
+    # two bytes
+    assert matched_zip_ratios("ab", "abcd") == (22 / 2, 22 / 2)
+    assert matched_zip_ratios("abcd", "é") == (zip_ratio("ab"), zip_ratio("é"))
+    assert matched_zip_ratios("abcd", "bcda") == (24 / 4, 24 / 4)
+    assert np.isnan(matched_zip_ratios("abcd", "")).all()
+
+
+def test_at_equal_length_only_content_is_left():
+    text = "Wait, let me check that again. " * 20
+    short, whole = matched_zip_ratios(text[:62], text)
+    assert short == whole == zip_ratio(text[:62]) > 4 * zip_ratio(text)
+    dense, loose = matched_zip_ratios("7 × 46 = 322, 322 − 21 = 301, so \\boxed{301}", "no, " * 99)
+    assert dense > 1.5 * loose
 
 
 def test_an_empty_response_has_no_ratio():

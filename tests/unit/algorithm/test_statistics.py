@@ -1,12 +1,20 @@
+from math import comb
+
 import numpy as np
 import pytest
 
 from crt.algorithm.metrics import AES1, aes
 from crt.algorithm.statistics import (
     bootstrap,
+    dirichlet_mean_cdf,
+    equal_policies_spread,
+    gaffke_bound,
+    highest_bound,
+    macro_non_inferiority,
     mean_interval,
     non_inferiority,
-    student_quantile,
+    problems_needed,
+    shortfall,
     two_level,
 )
 
@@ -63,47 +71,152 @@ def test_no_interval_without_numbers(bad):
         mean_interval(bad, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("degrees", "quantile"),  # tables of Student's t, one-sided 95 %
-    [(1, 6.3138), (2, 2.9200), (4, 2.1318), (9, 1.8331), (29, 1.6991), (499, 1.6479)],
-)
-def test_student_quantile(degrees, quantile):
-    assert student_quantile(0.95, degrees) == pytest.approx(quantile, abs=2e-3)
+def test_without_any_difference_the_bound_is_the_binomial_one():
+    # n problems, none worse: with confidence 95 % the share of worse ones is below 1 − 0.05^(1/n)
+    for problems in (10, 299, 10_000):
+        bound = gaffke_bound([np.zeros(problems)], 0.95)
+        assert bound == pytest.approx(0.05 ** (1 / problems) - 1, abs=2e-9)
+
+
+@pytest.mark.parametrize(("problems", "lost"), [(20, 3), (500, 20), (1319, 1)])
+def test_with_some_problems_lost_it_is_the_exact_binomial_bound_too(problems, lost):
+    # Clopper-Pearson: of n problems k or fewer are lost with chance 5 % if the bound were true
+    share = -gaffke_bound([np.repeat([-1.0, 0.0], [lost, problems - lost])], 0.95)
+    chances = [
+        comb(problems, k) * share**k * (1 - share) ** (problems - k) for k in range(lost + 1)
+    ]
+    assert sum(chances) == pytest.approx(0.05, abs=1e-7)
+
+
+def test_the_distribution_of_a_weighted_mean_by_hand():
+    # weights (w, 1 − w) with w uniform: the mean of −1 and 1 is 1 − 2w, uniform from −1 to 1
+    assert dirichlet_mean_cdf(np.array([-1.0, 1.0]), [1, 1], 0.5) == pytest.approx(0.75)
+    # three points −1, 0, 1 with equal counts: the mean is symmetric around 0
+    assert dirichlet_mean_cdf(np.array([-1.0, 0.0, 1.0]), [4, 2, 4], 0.0) == pytest.approx(0.5)
+    assert dirichlet_mean_cdf(np.array([-1.0, 1.0]), [1, 1], -1.0) == 0
+    assert dirichlet_mean_cdf(np.array([-1.0, 1.0]), [1, 1], 1.0) == 1
+
+
+def test_the_bound_is_the_quantile_of_drawn_weights():
+    values = np.array([-1.0, -0.25, 0.0, 0.02, 0.75, 1.0])
+    counts = np.array([3, 40, 200, 100, 35, 6])
+    weights = np.random.default_rng(0).dirichlet(counts + np.array([1, 0, 0, 0, 0, 0]), 200_000)
+    drawn = np.quantile(weights @ values, 0.05)
+    # 384 problems with a deviation of 0.27: an error of 0.014, of which the draws leave 0.5 %
+    assert gaffke_bound([np.repeat(values, counts)], 0.95) == pytest.approx(drawn, abs=2e-4)
 
 
 def test_a_certificate_by_hand():
-    # differences +0.1 and −0.1 in turn, 16 problems: mean 0, deviation 0.1033, error 0.0258
-    accuracy = np.tile([0.6, 0.4], 8)
-    certificate = non_inferiority(accuracy, np.full(16, 0.5), tolerance=0.05)
+    # 400 differences of +0.1 and −0.1 in turn: mean 0, error 0.005; the point more at −1 moves the
+    # mean to −1/401 and the error to √(400 · 0.01 + 1)/401 = 0.0056: −0.0025 − 1.645 · 0.0056
+    certificate = non_inferiority(np.tile([0.6, 0.4], 200), np.full(400, 0.5), tolerance=0.015)
     assert certificate.difference == pytest.approx(0.0)
-    assert certificate.lower_bound == pytest.approx(-1.7531 * 0.0258, abs=1e-3)  # t, 15 degrees
-    assert certificate.held
-    assert not non_inferiority(accuracy, np.full(16, 0.5), tolerance=0.04).held
+    assert certificate.lower_bound == pytest.approx(-0.0117, abs=5e-4)
+    assert certificate.passed and certificate.problems == 400
+    assert not non_inferiority(np.tile([0.6, 0.4], 200), np.full(400, 0.5), 0.01).passed
 
 
-def test_a_certificate_needs_problems_enough():
-    assert not non_inferiority([1.0] * 9, [1.0] * 9, tolerance=0.0).held
-    assert non_inferiority([1.0] * 10, [1.0] * 10, tolerance=0.0).held
+def test_equal_answers_are_certified_from_299_problems_on():
+    # 0.99^298 = 0.05002, 0.99^299 = 0.0495
+    assert not non_inferiority(np.ones(298), np.ones(298), tolerance=0.01).passed
+    assert non_inferiority(np.ones(299), np.ones(299), tolerance=0.01).passed
+    assert problems_needed(0.01) == 299
+    assert problems_needed(0.05) == 59 and problems_needed(0.01, level=0.99) == 459
+    assert problems_needed(0.0) is None and problems_needed(1.0) == 1
 
 
-@pytest.mark.parametrize("problems", [30, 200])
-def test_a_policy_that_is_worse_by_the_tolerance_is_seldom_certified(problems):
-    # the true difference is exactly −ε: at most one certificate in twenty may be wrong
-    rng = np.random.default_rng(1)
-    wrong = 0
-    for _ in range(1000):
-        chance = rng.uniform(0.1, 0.9, problems)
-        policy = rng.binomial(16, chance - 0.05) / 16
-        reference = rng.binomial(16, chance) / 16
-        wrong += non_inferiority(policy, reference, tolerance=0.05).held
-    assert wrong / 1000 <= 0.07
+NOISE = 3 * (0.05 * 0.95 / 600) ** 0.5  # of a share of 5 % in 600 trials, three times
 
 
-def test_an_equal_policy_is_certified_when_there_is_enough_data():
-    rng = np.random.default_rng(1)
-    chance = rng.random(1319)
-    policy, reference = rng.binomial(16, chance) / 16, rng.binomial(16, chance) / 16
-    assert non_inferiority(policy, reference, tolerance=0.01).held
+@pytest.mark.parametrize("problems", [10, 50, 100, 400, 1319])
+@pytest.mark.parametrize(("broken", "accuracy"), [(0.02, 0.6), (0.02, 1.0), (0.01, 1.0)])
+def test_a_policy_that_fails_for_good_on_few_problems_is_seldom_certified(
+    problems, broken, accuracy
+):
+    # it loses 1.2, 2 and exactly 1 point; elsewhere it answers as the base does
+    lost = np.random.default_rng(problems).binomial(problems, broken * accuracy, 600)
+    passed = {
+        k: non_inferiority(np.repeat([0.0, 1.0], [k, problems - k]), np.ones(problems), 0.01).passed
+        for k in set(lost)
+    }
+    assert np.mean([passed[k] for k in lost]) <= 0.05 + NOISE
+
+
+def share_passed(draw, problems, trials=600, tolerance=0.01):
+    """How often the certificate passes; `draw` makes the differences of so many problems."""
+    rng = np.random.default_rng(problems)
+    passed = 0
+    for _ in range(trials):
+        values, counts = np.unique(np.append(draw(rng, problems), -1.0), return_counts=True)
+        passed += dirichlet_mean_cdf(values, counts, -tolerance) <= 0.05
+    return passed / trials
+
+
+@pytest.mark.parametrize("problems", [30, 200, 1319])
+@pytest.mark.parametrize("rollouts", [1, 4, 16])
+def test_a_policy_that_is_worse_by_the_tolerance_is_seldom_certified(problems, rollouts):
+    def draw(rng, count):
+        chance = rng.uniform(0.6, 1.0, count)
+        base = rng.binomial(rollouts, chance, count)
+        return (rng.binomial(rollouts, chance - 0.01, count) - base) / rollouts
+
+    assert share_passed(draw, problems) <= 0.05 + NOISE
+
+
+def test_an_average_is_seldom_certified_if_one_of_its_sets_is_broken():
+    # 3 % of one set of two: the average loses 1.5 points; each set has a point of its own at −1
+    rng, passed = np.random.default_rng(0), 0
+    for _ in range(40):
+        broken = -(rng.random(400) < 0.03).astype(float)
+        passed += macro_non_inferiority([broken, np.zeros(400)], 0.01).passed
+    assert passed <= 5
+
+
+def test_an_average_of_two_equal_sets_by_hand():
+    # no difference on 2 × 300: the average is −(E₁ + E₂)/600 with two exponentials, whose sum is
+    # below 4.744 with chance 95 %: (1 + x)·exp(−x) = 0.05
+    found = macro_non_inferiority([np.zeros(300), np.zeros(300)], 0.01)
+    assert found.lower_bound == pytest.approx(-4.744 / 600, rel=0.02)
+    assert found.passed and found.problems == 600
+
+
+def test_an_equal_policy_is_certified_as_often_as_promised():
+    # accuracy 0.8, 16 rollouts: differences of √(2 · 0.8 · 0.2 / 16) = 0.1414
+    spread = equal_policies_spread(0.8, 16)
+    assert spread == pytest.approx(0.1414, abs=1e-4)
+    needed = problems_needed(0.01, spread)
+    assert needed is not None and 1237 < needed < 1700  # (1.645 + 0.842)² · 0.02 / 0.01² and more
+
+    def draw(rng, count):
+        return (rng.binomial(16, 0.8, count) - rng.binomial(16, 0.8, count)) / 16
+
+    assert share_passed(draw, needed) == pytest.approx(0.8, abs=0.05)
+    assert non_inferiority(draw(np.random.default_rng(0), 400), np.zeros(400), 0.01).needed == (
+        pytest.approx(needed, rel=0.15)
+    )
+
+
+def test_how_many_problems_are_missing_in_a_sentence():
+    assert shortfall(0.01, 400, 1450) == (
+        "To certify an equally good policy within 1 point needs about 1,450 problems (80 % power); "
+        "this evaluation has 400."
+    )
+    assert shortfall(0.01, 1500, 1450) == ""
+    assert "within 0 points" in shortfall(0.0, 400, None)
+
+
+def test_no_bound_is_higher_than_that_of_equal_differences():
+    # all +0.1 on 300 problems: (0.1 + 1) · 0.05^(1/300) − 1
+    assert highest_bound(0.1, 300, 0.95) == pytest.approx(1.1 * 0.05 ** (1 / 300) - 1)
+    assert gaffke_bound([np.full(300, 0.1)], 0.95) == pytest.approx(highest_bound(0.1, 300, 0.95))
+    spread = np.tile([0.2, 0.0], 150)
+    assert gaffke_bound([spread], 0.95) < highest_bound(0.1, 300, 0.95)
+
+
+@pytest.mark.parametrize("bad", [[], [np.nan], [1.5]])
+def test_no_certificate_without_accuracies(bad):
+    with pytest.raises(ValueError):
+        non_inferiority(bad, np.zeros(len(bad)), 0.01)
 
 
 def test_two_seeds_without_noise_of_problems_are_drawn_alone():
