@@ -28,7 +28,7 @@ from crt.algorithm.step import signal
 from crt.algorithm.tabular import make_base
 from crt.data.datasets import load_mixture
 from crt.run import Run
-from crt.train.reference import Store
+from crt.training.reference import Store
 from crt.types import Rollout, Verdict
 
 Array = NDArray[np.float64]

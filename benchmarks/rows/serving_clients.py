@@ -10,9 +10,9 @@ from harness.timing import Contender, interleaved
 from serving import load, server
 
 from crt.data.datasets import load as load_data
-from crt.engines.models import weights_hash
 from crt.files import write_json
 from crt.pocket import path
+from crt.sampling.models import weights_hash
 from crt.serve.family import FORMAT
 from crt.version import __version__
 

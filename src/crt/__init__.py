@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from crt.algorithm.step import Signal, signal
     from crt.algorithm.two_stage import Saturation
     from crt.config import RunConfig
-    from crt.engines.local import CRTTrainer
     from crt.errors import ConfigError, CrtError, DataError, EngineError, GradingError
     from crt.recipes import load_recipe
+    from crt.training.trl.trainer import CRTTrainer
     from crt.types import Problem, Rollout, Verdict
 
 _HOME = {
@@ -66,7 +66,7 @@ _HOME = {
     ),
     "crt.algorithm.two_stage": ("Saturation",),
     "crt.algorithm.step": ("Signal", "signal"),
-    "crt.engines.local": ("CRTTrainer",),
+    "crt.training.trl.trainer": ("CRTTrainer",),
     "crt.errors": ("ConfigError", "CrtError", "DataError", "EngineError", "GradingError"),
     "crt.recipes": ("load_recipe",),
     "crt.types": ("Problem", "Rollout", "Verdict"),

@@ -7,8 +7,8 @@ from llamas import VOCABULARY, Shape, llama
 from made_up_answers import records
 from torch.utils.flop_counter import FlopCounterMode
 
-from crt.engines.sampler import sample
 from crt.grading.grader import Grader, Pair, extract_pair
+from crt.sampling.hf import sample
 from crt.types import Verdict
 
 SMALL = Shape(hidden=32, inner=48, layers=2, heads=2, cap=24)

@@ -9,7 +9,7 @@ import torch
 from crt import pocket
 from crt.data.datasets import load
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.engines.models import load_model
+from crt.sampling.models import load_model
 
 pytest.importorskip("vllm", reason="make test-cluster makes the environment for this")
 

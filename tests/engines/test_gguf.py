@@ -5,8 +5,8 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType, GGUFWriter, quants
 
-from crt.engines.models import load_model
 from crt.errors import EngineError
+from crt.sampling.models import load_model
 
 WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *"abcdefgh", "ab", "cd"]
 SIZE, HEADS, FEED = 32, 2, 64

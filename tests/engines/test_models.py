@@ -14,8 +14,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from crt.engines.models import base_of, cache_bytes, load_model, weights_hash
 from crt.errors import EngineError
+from crt.sampling.models import base_of, cache_bytes, load_model, weights_hash
 
 SHAPE = {
     "vocab_size": 8,

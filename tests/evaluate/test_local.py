@@ -8,12 +8,12 @@ import pytest
 
 from crt.config import EvaluationConfig, ModelConfig
 from crt.data.prompts import PromptSettings
-from crt.engines.samplers import choose_engine
 from crt.errors import ConfigError, EngineError
 from crt.evaluate import evaluate
 from crt.evaluate.local import fitting_cap, local
 from crt.evaluate.sampling import plan
 from crt.evaluate.sets import load_sets
+from crt.sampling.base import choose_engine
 
 
 @pytest.fixture

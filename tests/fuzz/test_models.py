@@ -15,8 +15,8 @@ from trying import COUNTS, changed_json, changed_text, told, tried
 
 from crt.cli import main
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.engines.models import load_model
 from crt.errors import CrtError
+from crt.sampling.models import load_model
 from crt.types import Problem
 
 FOLDER = tempfile.TemporaryDirectory()

@@ -8,8 +8,8 @@ import time
 import httpx
 import pytest
 
-from crt.engines.models import weights_hash
 from crt.pocket import path as pocket
+from crt.sampling.models import weights_hash
 from crt.serve.app import Service, make_app
 from crt.serve.family import Family
 from crt.serve.local import LocalSettings, load_levels

@@ -9,7 +9,7 @@ from trained import train
 
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.train.workshop import Workshop
+from crt.training.context import Workshop
 
 SMALL = ("--set", "model.dtype=bfloat16", "--set", "optim.learning_rate=1e-6",
          "--set", "schedule.steps=6")  # fmt: skip

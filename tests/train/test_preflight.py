@@ -9,7 +9,7 @@ from crt.algorithm.batch import Batch
 from crt.cli import main
 from crt.errors import ConfigError
 from crt.recipes import config_of
-from crt.train.preflight import check_reference, warnings
+from crt.training.preflight import check_reference, warnings
 
 
 def config(**changes):

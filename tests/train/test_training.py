@@ -16,9 +16,9 @@ from crt.commands.train import recommendation
 from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.train import stages
-from crt.train.choice import FINAL_DRAW, RULES, chosen, confirmed
-from crt.train.workshop import Workshop
+from crt.training import train as stages
+from crt.training.choice import FINAL_DRAW, RULES, chosen, confirmed
+from crt.training.context import Workshop
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
 
         return show(args.seed)
     from crt.commands.train import carry_out, preflight
-    from crt.engines.ranks import Ranks
     from crt.recipes import load_recipe
     from crt.run import Run
+    from crt.training.ranks import Ranks
 
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
     if not path.exists():

@@ -178,7 +178,7 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> Counter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
-    from crt.engines.models import load_tokenizer, tokenizer_folder
+    from crt.sampling.models import load_tokenizer, tokenizer_folder
 
     try:
         tokenizer = load_tokenizer(tokenizer_folder(name))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from crt.algorithm.registry import name_of
-from crt.engines.models import model_folder, weights_hash
 from crt.errors import ConfigError, DataError
 from crt.evaluate.evaluation import Plan, Tell
 from crt.evaluate.manifest import short_name, versions
@@ -17,6 +16,7 @@ from crt.evaluate.store import PROBLEMS
 from crt.evaluate.versus import TOLERANCE
 from crt.files import read_rows
 from crt.run import Run
+from crt.sampling.models import model_folder, weights_hash
 from crt.serve.family import FORMAT, Certified, Example, Family, Level
 from crt.serve.front import FULL, MOST_LEVELS, Measured, choose, pareto_front
 from crt.serve.points import Point, certificates, measurement, series, weights_measured

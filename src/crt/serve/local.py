@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from crt.data.prompts import Template, prepare, render_turns
-from crt.engines.models import Dtype, LoadedModel, cache_bytes, load_model
-from crt.engines.slots import Ask, SlotBatch
 from crt.errors import ConfigError, CrtError
+from crt.sampling.models import Dtype, LoadedModel, cache_bytes, load_model
 from crt.serve.answering import Answering
 from crt.serve.dial import Setting
 from crt.serve.family import Family, Level, check_weights, model_of
@@ -20,6 +19,7 @@ from crt.serve.metrics import Heard, Metrics
 from crt.serve.protocol import ChatRequest, Sampling, TextRequest, read
 from crt.serve.reading import Phase, Reader
 from crt.serve.scheduler import Scheduler
+from crt.serve.slots import Ask, SlotBatch
 from crt.serve.turns import turns_of
 
 CACHE_BYTES = 4 * 2**30  # for keys and values of all levels together

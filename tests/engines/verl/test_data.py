@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 
 from crt.algorithm.batch import Batch
 from crt.data.prompts import Prompt
-from crt.engines.verl.data import problem_of, rows_of, write_parquet
+from crt.training.verl.data import problem_of, rows_of, write_parquet
 from crt.types import Problem
 
 PROBLEMS = [

@@ -8,8 +8,8 @@ import pytest
 from crt.algorithm.baselines import ThinkPrune
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.algorithm.registry import METHODS
-from crt.engines.verl.state import described, frozen, objective_from, restored, saved
 from crt.errors import ConfigError
+from crt.training.verl.state import described, frozen, objective_from, restored, saved
 
 COLUMNS = {"reference_correct": [1, 0], "reference_length": [5, 9], "reference_truncated": [0, 0]}
 
