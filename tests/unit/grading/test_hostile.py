@@ -21,8 +21,8 @@ NEEDS_A_WORKER = (r"\boxed{\sin^2 x + \cos^2 x}", "1")
 
 @pytest.fixture
 def grader() -> Iterator[Grader]:
-    with Grader(workers=1, deadline_seconds=1.0, memory_mb=600) as made:
-        yield made
+    with Grader(workers=1, deadline_seconds=1.0, memory_mb=600) as grader:
+        yield grader
 
 
 def hostile() -> ModuleType:
