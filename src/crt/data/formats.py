@@ -113,6 +113,8 @@ def _without_label(option: str, index: int) -> str:
 def _letter(answer: Any, options: tuple[str, ...]) -> str:
     if isinstance(answer, Sequence) and not isinstance(answer, str) and len(answer) == 1:
         answer = answer[0]
+    if isinstance(answer, float) and answer.is_integer():
+        answer = int(answer)  # a column of integers with a gap is read as floats
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
         return chr(65 + answer)
     letter = _text(answer, "answer").strip("().: ").upper()

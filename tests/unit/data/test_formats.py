@@ -83,6 +83,7 @@ def test_a_row_that_cannot_be_graded_says_why(fields, reason):
         (["A) 2", "B) 4"], "(B)"),
         (["2", "4"], [1]),  # AGIEval on the hub: an index in a list
         (["2", "4"], 1),
+        (["2", "4"], 1.0),
         ("A) 2 B) 4", "b"),
         (["2", "4"], "4"),  # the words of one option
         ("(A) 2, (B) 4", "B"),

@@ -29,8 +29,8 @@ SYMBOLIC = r"\boxed{\sin^2 x + \cos^2 x}"  # only a worker can tell that this is
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
-    with Grader(workers=2, deadline_seconds=20) as made:
-        yield made
+    with Grader(workers=2, deadline_seconds=20) as grader:
+        yield grader
 
 
 def test_the_four_verdicts(grader: Grader) -> None:
@@ -154,9 +154,9 @@ def test_in_a_forked_child_it_gets_workers_of_its_own(grader: Grader) -> None:
     grader.grade(r"\boxed{\sec x \cos x}", "1")  # the parent's worker is running
     child = os.fork()
     if child == 0:
-        found = grader.grade(r"\boxed{\csc x \sin x}", "1").verdict
+        verdict = grader.grade(r"\boxed{\csc x \sin x}", "1").verdict
         grader.close()
-        os._exit(0 if found is Verdict.CORRECT else 1)
+        os._exit(0 if verdict is Verdict.CORRECT else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert grader.grade(r"\boxed{\sec y \cos y}", "1").verdict is Verdict.CORRECT
 

@@ -68,12 +68,12 @@ def test_an_answer_is_itself(prediction: str) -> None:
 @quick
 @given(st.one_of(st.text(max_size=200), latex), st.booleans())
 def test_an_extracted_answer_comes_after_the_thinking(text: str, opened: bool) -> None:
-    found = extract(text, opened)
-    if found.answer is not None:
-        prediction = text.rpartition("</think>")[2]
-        assert all(piece in prediction for piece in found.answer.split(", "))  # boxes side by side
+    extraction = extract(text, opened)
+    if extraction.answer is not None:
+        reply = text.rpartition("</think>")[2]
+        assert all(piece in reply for piece in extraction.answer.split(", "))  # boxes side by side
     else:
-        assert found.reason
+        assert extraction.reason
 
 
 @quick
@@ -133,6 +133,6 @@ def test_bounds_never_part_what_is_equal(a: str, b: str) -> None:
 def test_bounds_hold_the_value(a: float, b: float) -> None:
     tree = parse(f"({Fraction(a)}) * ({Fraction(b)}) + ({Fraction(a)})").tree
     value = Fraction(a) * Fraction(b) + Fraction(a)
-    found = interval.constant_bounds(tree)
-    if found is not None:
-        assert found.low <= value <= found.high
+    bounds = interval.constant_bounds(tree)
+    if bounds is not None:
+        assert bounds.low <= value <= bounds.high
