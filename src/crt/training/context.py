@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crt.algorithm.batch import Batch
 from crt.config import RunConfig
 from crt.data.datasets import digest, load_mixture
@@ -15,10 +17,9 @@ from crt.sampling.base import InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import Dtype, LoadedModel, load_model
 from crt.sampling.policy import Policy
 from crt.sampling.vllm import VllmSampler
-from crt.training.order import held_out
+from crt.training.checkpoints import Say
 from crt.training.ranks import Ranks
 from crt.training.reference import Reference, Store
-from crt.training.states import Say
 from crt.training.verl.model import without_weights
 from crt.training.verl.sampler import ClusterSampler
 from crt.types import Problem, Rollout
@@ -26,7 +27,7 @@ from crt.types import Problem, Rollout
 REFERENCE_SEED = 0  # a reference is shared by runs of every seed
 
 
-class Workshop:
+class RunContext:
     """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts.
 
     `say` is told what is done outside the steps, for whoever waits.
@@ -210,3 +211,12 @@ def validation_sampling(config: RunConfig) -> Sampling:
         trained.temperature if validation.temperature is None else validation.temperature,
         trained.top_p if validation.top_p is None else validation.top_p,
     )
+
+
+def held_out(
+    problems: Sequence[Problem], count: int, seed: int
+) -> tuple[list[Problem], list[Problem]]:
+    """The problems without `count` of them, and those."""
+    chosen = set(np.random.default_rng([seed, 1 << 31]).permutation(len(problems))[:count].tolist())
+    kept = [problem for i, problem in enumerate(problems) if i not in chosen]
+    return kept, [problem for i, problem in enumerate(problems) if i in chosen]

@@ -12,9 +12,16 @@ from crt.algorithm.step import Step
 from crt.errors import EngineError
 from crt.run import RECORD, Run
 from crt.training.alarms import TOO_HIGH, alarm, broken_weights
-from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
+from crt.training.checkpoints import (
+    FINISHED,
+    finish,
+    finite,
+    keep_checkpoint,
+    last_good,
+    limit_ungraded,
+    sums_of,
+)
 from crt.training.ranks import Ranks
-from crt.training.states import FINISHED, finish, sums_of
 from crt.training.trl.trainer import STATE_FILE, CRTTrainer
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")

@@ -15,10 +15,10 @@ from crt.files import write_text
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
 from crt.sampling.models import LoadedModel
-from crt.training.context import Workshop
-from crt.training.measure import Floor
+from crt.training.context import RunContext
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
+from crt.training.validation import Floor
 from crt.training.verl import overrides as verl
 from crt.training.verl.data import rows_of, write_parquet
 from crt.training.verl.folder import Folder
@@ -35,7 +35,7 @@ Show = Callable[[dict[str, Any]], None]
 
 
 def fit(
-    run: Run, workshop: Workshop, stage: Stage, reference: Reference, floor: Floor, show: Show
+    run: Run, context: RunContext, stage: Stage, reference: Reference, floor: Floor, show: Show
 ) -> None:
     """Trains a stage to its end, from the start or from where it was left."""
     folder = folder_of(run, stage)
@@ -43,28 +43,28 @@ def fit(
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
     if not folder.train.exists():
-        prepare(run, workshop, stage, reference, folder)
+        prepare(run, context, stage, reference, folder)
     SERVERS.end()
     follower = Follower(run, show)
-    if not launch(overrides(run, workshop, stage, saved), folder, follower):
+    if not launch(overrides(run, context, stage, saved), folder, follower):
         raise Interrupted
 
 
 def prepare(
-    run: Run, workshop: Workshop, stage: Stage, reference: Reference, folder: Folder
+    run: Run, context: RunContext, stage: Stage, reference: Reference, folder: Folder
 ) -> None:
     """The reference's rollouts, as far as they are missing, and the files that verl reads."""
-    order = order_of(workshop, stage)
-    asked, others = [problem for step in order for problem in step], workshop.problems[1]
+    order = order_of(context, stage)
+    asked, others = [problem for step in order for problem in step], context.problems[1]
     sample_ahead(reference, asked)
     theirs = reference(list(dict.fromkeys(problem.id for problem in asked)))
     # Checkpoints of both stages are judged by the base, whatever the stage compares with.
-    base = workshop.on_validation(workshop.reference(workshop.base))
+    base = context.on_validation(context.reference(context.base))
     folder.path.mkdir(parents=True, exist_ok=True)
     write_text(folder.agent, f"- name: {verl.AGENT}\n  _target_: {verl.AGENT_CLASS}\n")
-    sent = [render(problem, workshop.template) for problem in others]
+    sent = [render(problem, context.template) for problem in others]
     write_parquet(folder.validation, rows_of(others, sent, base))
-    write_parquet(folder.train, rows_of(asked, prompts_of(workshop, stage, order), theirs))
+    write_parquet(folder.train, rows_of(asked, prompts_of(context, stage, order), theirs))
 
 
 def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
@@ -74,30 +74,30 @@ def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
         reference.rollouts(wanted[first : first + AT_ONCE])
 
 
-def overrides(run: Run, workshop: Workshop, stage: Stage, saved: Path | None = None) -> Overrides:
+def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
     """Those of the stage's training, as verl is given them."""
     course = verl.Course(stage.number, stage.objective, stage.steps, saved)
-    model = described(workshop, workshop.load(stage.start))
+    model = described(context, context.load(stage.start))
     return verl.training(run.config, run.path.absolute(), folder_of(run, stage), course, model)
 
 
-def sampler_of(workshop: Workshop, model: LoadedModel, sampling: Sampling) -> ClusterSampler:
+def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> ClusterSampler:
     """The cluster's rollout engine with a model that stays as it is."""
-    words = verl.sampling(workshop.config, described(workshop, model))
+    words = verl.sampling(context.config, described(context, model))
     return ClusterSampler(words, model.files.ends, sampling)
 
 
-def described(workshop: Workshop, model: LoadedModel) -> verl.Model:
+def described(context: RunContext, model: LoadedModel) -> verl.Model:
     """A model as verl is told of it."""
     folder = model.files.folder.absolute()
-    return verl.Model(folder, model.dtype, longest_prompt(workshop), model.files.ends)
+    return verl.Model(folder, model.dtype, longest_prompt(context), model.files.ends)
 
 
 @cache
-def longest_prompt(workshop: Workshop) -> int:
+def longest_prompt(context: RunContext) -> int:
     """Tokens of the longest prompt of the run, with room for another budget."""
-    problems: Sequence[Problem] = (*workshop.problems[0], *workshop.problems[1])
-    prompts: list[Prompt] = [render(problem, workshop.template) for problem in problems]
+    problems: Sequence[Problem] = (*context.problems[0], *context.problems[1])
+    prompts: list[Prompt] = [render(problem, context.template) for problem in problems]
     return max(len(prompt.token_ids) for prompt in prompts) + ROOM
 
 
