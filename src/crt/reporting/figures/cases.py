@@ -1,0 +1,188 @@
+"""Questions over checkpoints: a case study, and the questions where something went wrong.
+
+In both grids colour is length, and a circle's fill is accuracy.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from crt.core.batch import Array, BoolArray
+from crt.reporting.figure_rows import (
+    ProblemTrajectories,
+    checkpoint_groups,
+    problem_trajectories,
+)
+from crt.reporting.load import EvaluationGroup, ProblemKey, ReportData, Row
+from crt.reporting.style import LENGTHS, Figure, Spec, tooltip
+
+CASES, FAILURES = "cases", "failures"
+QUESTIONS = 16  # in the case study
+EXAMPLES = 5  # of a failure mode
+DROP = 0.25  # accuracy that a question must lose to count as eroded
+EXCESS = 0.5  # of the base's length, walked to and fro, to count as churn
+CELL, WIDE_CELL = 30, 46  # pixels
+SNIPPET = 34  # characters of a question beside its row
+RADIUS = 8  # pixels
+
+
+def figures(data: ReportData) -> list[Figure]:
+    """A case study per group, then the failure modes of each group that has some."""
+    cases: list[Figure] = []
+    failures: list[Figure] = []
+    for group in checkpoint_groups(data):
+        found = problem_trajectories(group)
+        texts = {key: str(row["question"]) for key, row in group.problems().items()}
+        chosen = spread_ranks(found.length[0], QUESTIONS)
+        shown = list(cells(found, chosen, texts))
+        if shown:
+            caption = _case_caption(len(chosen), len(found.keys))
+            cases.append(Figure(CASES, "Case study", grid(shown), caption, group.label))
+        modes = {
+            mode: list(cells(found, examples, texts))
+            for mode, examples in failure_examples(group, found).items()
+        }
+        panels = [{"title": mode, **grid(part)} for mode, part in modes.items() if part]
+        if panels:
+            spec = {"vconcat": panels, "spacing": 18}
+            caption = _failure_caption(found)
+            failures.append(Figure(FAILURES, "Failure modes", spec, caption, group.label))
+    return [*cases, *failures]
+
+
+def example_questions(group: EvaluationGroup) -> list[int]:
+    """The places of the questions that the figures show, whose answers a reader will want."""
+    found = problem_trajectories(group)
+    failed = failure_examples(group, found).values()
+    chosen = [*spread_ranks(found.length[0], QUESTIONS), *(n for part in failed for n in part)]
+    return list(dict.fromkeys(chosen))
+
+
+def spread_ranks(lengths: Array, count: int) -> list[int]:
+    """Places of `count` values from the longest to the shortest, evenly spaced in rank."""
+    known = np.flatnonzero(~np.isnan(lengths))
+    ranked = known[np.argsort(-lengths[known], kind="stable")]
+    if len(ranked) <= count:
+        return ranked.tolist()
+    return ranked[np.linspace(0, len(ranked) - 1, count).round().astype(int)].tolist()
+
+
+def failure_examples(group: EvaluationGroup, found: ProblemTrajectories) -> Mapping[str, list[int]]:
+    """Failure mode → places of its clearest examples; none without a trajectory of points."""
+    if len(found.columns) < 3 or not (group.is_series or group.run):
+        return {}
+    lost = found.accuracy[0] - found.accuracy[-1]
+    return {
+        "Accuracy erosion": _clearest(eroded(found.accuracy, found.length), lost),
+        "Length churn": _clearest(churned(found.accuracy, found.length), excess(found.length)),
+    }
+
+
+def _clearest(which: BoolArray, by: Array) -> list[int]:
+    places = np.flatnonzero(which)
+    return places[np.argsort(-by[places], kind="stable")][:EXAMPLES].tolist()
+
+
+def eroded(accuracy: Array, length: Array) -> BoolArray:
+    """Questions that are shorter at the end and lost at least `DROP`; (C, P) → (P,)."""
+    return (length[-1] < length[0]) & (accuracy[-1] <= accuracy[0] - DROP + 1e-9)
+
+
+def gained(accuracy: Array, length: Array) -> BoolArray:
+    """The mirror image, which shows how much of the erosion may be chance."""
+    return (length[-1] < length[0]) & (accuracy[-1] >= accuracy[0] + DROP - 1e-9)
+
+
+def excess(length: Array) -> Array:
+    """How far lengths went beyond their net change, in lengths of the base; (C, P) → (P,)."""
+    walked = np.abs(np.diff(length, axis=0)).sum(axis=0)
+    return (walked - np.abs(length[-1] - length[0])) / np.maximum(length[0], 1e-9)
+
+
+def churned(accuracy: Array, length: Array) -> BoolArray:
+    """Questions whose length went to and fro while accuracy stayed about the same."""
+    return (excess(length) >= EXCESS) & (np.ptp(accuracy, axis=0) <= DROP + 1e-9)
+
+
+def _case_caption(shown: int, total: int) -> str:
+    return (
+        f"{shown} of {total:,} questions, from the longest to the shortest answers of the base. "
+        "The brighter a field, the longer the responses; a full circle is always right. "
+        "Click on a question to read its answers."
+    )
+
+
+def _failure_caption(found: ProblemTrajectories) -> str:
+    both = (found.accuracy, found.length)
+    worse, better, to_and_fro = (int(mode(*both).sum()) for mode in (eroded, gained, churned))
+    return (
+        f"Accuracy erosion: {worse} of {len(found.keys):,} questions became shorter and lost at "
+        f"least {100 * DROP:.0f} points ({better} became shorter and gained as much, which tells "
+        f"how much is chance). Length churn: {to_and_fro} walked at least "
+        f"{100 * EXCESS:.0f} % of the base's length to and fro while accuracy stayed within "
+        f"{100 * DROP:.0f} points."
+    )
+
+
+def cells(
+    found: ProblemTrajectories, chosen: Sequence[int], texts: Mapping[ProblemKey, str]
+) -> Iterator[Row]:
+    """A row per chosen problem and checkpoint."""
+    for number in chosen:
+        key = found.keys[number]
+        text = " ".join(texts.get(key, key[1]).split())
+        label = text if len(text) <= SNIPPET else f"{text[: SNIPPET - 1]}…"
+        for place, column in enumerate(found.columns):
+            acc, tokens = found.accuracy[place, number], found.length[place, number]
+            if not (np.isnan(acc) or np.isnan(tokens)):
+                yield {
+                    **{"question": number, "column": column, "order": place},
+                    **{"label": f"{number + 1} · {label}", "text": text[:200]},
+                    **{"accuracy": float(100 * acc), "tokens": float(tokens)},
+                    "angle": float(2 * math.pi * acc),
+                }
+
+
+def grid(found: Sequence[Row]) -> Spec:
+    """One panel; the page opens a question that is clicked on."""
+    columns = [name for _, name in sorted({(row["order"], row["column"]) for row in found})]
+    labels = list(dict.fromkeys(row["label"] for row in found))
+    fields = {"": "text", "checkpoint": "column", "accuracy %": "accuracy:.0f"}
+    fields |= {"tokens": "tokens:.0f"}
+    bare = {"domain": False, "ticks": False}
+    angle = -35 if max(map(len, columns)) > 6 else 0
+    top = {**bare, "orient": "top", "labelAngle": angle}
+    left = {**bare, "labelLimit": 260, "labelPadding": 8}
+    tight = {"paddingInner": 0.07, "paddingOuter": 0}
+    circle = {"type": "point", "shape": "circle", "size": (2 * RADIUS) ** 2, "cursor": "pointer"}
+    shade = {"filled": True, "fill": "#000000", "fillOpacity": 0.32, "opacity": 1}
+    edge = {"stroke": "#10151a", "strokeWidth": 1.2, "opacity": 0.9}
+    length = {
+        **{"field": "tokens", "type": "quantitative", "title": "tokens"},
+        "scale": {"scheme": LENGTHS, "zero": False},
+        "legend": {"orient": "bottom", "gradientLength": 180},
+    }
+    theta = {"field": "angle", "type": "quantitative", "scale": None, "stack": None}
+    return {
+        "width": {"step": WIDE_CELL if len(columns) <= 12 else CELL},
+        "height": {"step": CELL},
+        "data": {"values": list(found)},
+        "encoding": {
+            "x": {"field": "column", "sort": columns, "title": None, "axis": top, "scale": tight},
+            "y": {"field": "label", "sort": labels, "title": None, "axis": left, "scale": tight},
+            "tooltip": tooltip(fields),  # for the field and the circle on it
+        },
+        "layer": [
+            {
+                "mark": {"type": "rect", "cornerRadius": 3, "cursor": "pointer"},
+                "encoding": {"color": length},
+            },
+            {"mark": {**circle, **shade}},
+            {
+                "mark": {"type": "arc", "radius": RADIUS, "color": "#ffffff", "cursor": "pointer"},
+                "encoding": {"theta": theta, "theta2": {"datum": 0}},
+            },
+            {"mark": {**circle, **edge}},
+        ],
+    }

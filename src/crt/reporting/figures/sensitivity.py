@@ -1,0 +1,135 @@
+"""Sensitivity: accuracy, tokens and AES2 for every value of every setting that was varied."""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+from crt.reporting.figure_rows import sensitivity_rows
+from crt.reporting.load import ReportData, Row
+from crt.reporting.style import (
+    BLUE,
+    GREY,
+    MUTED,
+    VERMILLION,
+    Figure,
+    Spec,
+    axis,
+    side_by_side,
+    tooltip,
+)
+
+KEY, TITLE = "sensitivity", "What each setting does"
+OWN, OTHER = "the recipe's own value", "another value"
+PANELS = {"acc": "accuracy, %", "len": "tokens", "aes2": "AES2"}
+
+
+def figures(data: ReportData) -> list[Figure]:
+    """One figure of all settings."""
+    found = rows(data)
+    return [Figure(KEY, TITLE, spec(found), caption(found))] if len(found) > 1 else []
+
+
+def rows(data: ReportData) -> list[Row]:
+    """A row per setting and value; long words are broken into lines."""
+    found = sensitivity_rows(data.sensitivity)
+    return [
+        {
+            **row,
+            "shown": fill(row["value"].replace("_", " "), 10),
+            "whose": OWN if row["own"] else OTHER,
+        }
+        for row in found
+    ]
+
+
+def caption(found: Sequence[Row]) -> str:
+    """How to read it."""
+    seeds = max(row["seeds"] for row in found)
+    return (
+        f"One setting at a time, the others as the recipe has them. Points are means over up to "
+        f"{seeds} seeds, bars their range; the scale of a metric is the same for all settings. "
+        "A diamond is the recipe's own value. The dashed line is the base's accuracy, and its "
+        "AES2, which is 0."
+    )
+
+
+def spec(found: Sequence[Row]) -> Spec:
+    """A line of three panels per setting."""
+    by_setting: dict[str, list[Row]] = {}
+    for row in found:
+        by_setting.setdefault(row["setting"], []).append(row)
+    scales = {name: (domain(found, name), _reference(found, name)) for name in PANELS}
+    panels = [_panel(part, name, *scales[name]) for part in by_setting.values() for name in PANELS]
+    return side_by_side(panels, len(PANELS))
+
+
+def domain(found: Sequence[Row], name: str) -> list[float]:
+    """From the lowest to the highest of all settings, with a margin, and the dashed line."""
+    ends = [row[f"{name}{end}"] for row in found for end in ("_low", "_high")]
+    known = [value for value in [*ends, *_reference(found, name)] if value is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    margin = 0.08 * (high - low) or 0.5
+    return [low - margin, high + margin]
+
+
+def _reference(found: Sequence[Row], name: str) -> list[float]:
+    """Where the dashed line stands: the base's value, if the panel has one."""
+    if name == "aes2":
+        return [0.0]
+    known = [row["base_acc"] for row in found if row["base_acc"] is not None]
+    return [sum(known) / len(known)] if name == "acc" and known else []
+
+
+def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[float]) -> Spec:
+    values = [row["shown"] for row in part]
+    labels = {"labelAngle": 0, "labelExpr": "split(datum.label, '\\n')"}
+    y = axis(name, None, scale={"domain": y_domain, "nice": False})
+    fields = {"": "value", "accuracy %": "acc:.2f", "tokens": "len:.1f", "AES2": "aes2:+.3f"}
+    fields |= {"from": f"{name}_low:.3f", "to": f"{name}_high:.3f", "seeds": "seeds"}
+    fields |= {"kept the guard": "feasible"}
+    bars = {"y": {**y, "field": f"{name}_low"}, "y2": {"field": f"{name}_high"}, **_own("color")}
+    line = {"mark": {"type": "line", "color": GREY, "strokeWidth": 1.5}, "encoding": {"y": y}}
+    return {
+        "title": f"{part[0]['title']} · {PANELS[name]}",
+        "width": f"1/{len(PANELS)}",
+        "height": 150,
+        "data": {"values": part},
+        "encoding": {
+            "x": {
+                "field": "shown",
+                "type": "nominal",
+                "sort": values,
+                "title": None,
+                "axis": labels,
+            }
+        },
+        "layer": [
+            *(
+                {
+                    "data": {"values": [{"at": value}]},
+                    "mark": {"type": "rule", "color": MUTED, "strokeDash": [4, 4]},
+                    "encoding": {
+                        "x": {"value": 0},
+                        "x2": {"value": "width"},
+                        "y": {**y, "field": "at"},
+                    },
+                }
+                for value in reference
+            ),
+            *([line] if all(row["numeric"] for row in part) else []),
+            {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": bars},
+            {
+                "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+                "encoding": {"y": y, **_own("color", "shape"), "tooltip": tooltip(fields)},
+            },
+        ],
+    }
+
+
+def _own(*channels: str) -> Spec:
+    """The recipe's own value and the others."""
+    ranges = {"color": [VERMILLION, BLUE], "shape": ["diamond", "circle"]}
+    base = {"field": "whose", "type": "nominal", "legend": {"orient": "top", "title": None}}
+    return {
+        channel: {**base, "scale": {"domain": [OWN, OTHER], "range": ranges[channel]}}
+        for channel in channels
+    }
