@@ -3,8 +3,8 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,9 @@ def shorten(marked: list[list[Any]]) -> list[list[Any]]:
     return kept
 
 
-def pack(value: Any) -> str:
-    """JSON, deflated, as text for a script element."""
+def pack_question(question: object, answer: object, columns: Sequence[Sequence[Row]]) -> str:
+    """A question and its answers as JSON, deflated, as text for a script element."""
+    value = {"question": visible(str(question)), "answer": visible(str(answer)), "columns": columns}
     raw = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return deflate(raw.encode("utf-8", "replace"))
 
@@ -121,44 +122,47 @@ def spaced(count: int, most: int) -> list[int]:
     return np.linspace(0, count - 1, most).round().astype(int).tolist()
 
 
-@dataclass(frozen=True)
-class PackedAnswers:
-    """The packed questions of a group, as far as they fit."""
+def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, list[str]]:
+    """An index of every question, and the packed ones, whose numbers begin with `first`.
 
-    columns: tuple[int, ...]  # places of the points whose answers are here
-    packed: dict[ProblemKey, str] = field(default_factory=dict[ProblemKey, str])
-
-
-def pack_answers(group: EvaluationGroup, budget: int) -> PackedAnswers:
-    """Packs questions until the budget of bytes is used up, those of the figures first."""
+    Questions are packed until the budget of bytes is used up, those of the figures before others.
+    """
     found = problem_trajectories(group)
-    columns = sorted({*spaced(len(group.points), MOST_COLUMNS), _result_place(group)})
-    wanted = _fitting(found, columns, example_questions(group), budget)
-    keys = {found.keys[number] for number in wanted}
-    selected = [_select(group, place, keys) for place in columns]
     problems = group.problems()
+    result = group.points.index(group.result) if group.result else 0
+    columns = sorted({*spaced(len(group.points), MOST_COLUMNS), result})
+    wanted = _fitting(found, columns, example_questions(group), budget)
+    selected = [_select(group, place, {found.keys[n] for n in wanted}) for place in columns]
     truncated = group.points[0].evaluation.manifest["truncated"]
-    packed: dict[ProblemKey, str] = {}
-    size = 0
+    chunks: dict[int, str] = {}
     for number in wanted:
         key = found.keys[number]
         problem = problems.get(key, {})
         answers = [list(column.get(key, Selection()).rows(truncated)) for column in selected]
-        chunk = pack(
-            {
-                "question": visible(str(problem.get("question", key[1]))),
-                "answer": visible(str(problem.get("answer", ""))),
-                "columns": answers,
-            }
-        )
-        if size + len(chunk) > budget:
+        chunk = pack_question(problem.get("question", key[1]), problem.get("answer", ""), answers)
+        if sum(map(len, chunks.values())) + len(chunk) > budget:
             break
-        packed[key], size = chunk, size + len(chunk)
-    return PackedAnswers(tuple(columns), packed)
-
-
-def _result_place(group: EvaluationGroup) -> int:
-    return group.points.index(group.result) if group.result else 0
+        chunks[number] = chunk
+    numbers = {number: first + i for i, number in enumerate(chunks)}
+    index = {
+        "label": visible(group.label),
+        "columns": [
+            {"name": visible(point.name), "step": point.step, "texts": place in columns}
+            for place, point in enumerate(group.points)
+        ],
+        **{"result": result, "rollouts": int(group.points[0].metrics["rollouts"])},
+        "questions": [
+            {
+                "data": visible(key[0]),
+                "text": _one_line(str(problems.get(key, {}).get("question", key[1]))),
+                "chunk": numbers.get(number),
+                "acc": _rounded(100 * found.accuracy[:, number]),
+                "len": _rounded(found.length[:, number]),
+            }
+            for number, key in enumerate(found.keys)
+        ],
+    }
+    return index, list(chunks.values())
 
 
 def _fitting(
@@ -194,31 +198,6 @@ def _select(
     return found
 
 
-def index_of(group: EvaluationGroup, held: PackedAnswers, chunks: Mapping[ProblemKey, int]) -> Row:
-    """What the explorer knows of every question without reading its answers."""
-    found = problem_trajectories(group)
-    problems = group.problems()
-    return {
-        "label": visible(group.label),
-        "columns": [
-            {"name": visible(point.name), "step": point.step, "texts": place in held.columns}
-            for place, point in enumerate(group.points)
-        ],
-        "result": _result_place(group),
-        "rollouts": int(group.points[0].metrics["rollouts"]),
-        "questions": [
-            {
-                "data": visible(key[0]),
-                "text": _one_line(str(problems.get(key, {}).get("question", key[1]))),
-                "chunk": chunks.get(key),
-                "acc": _rounded(100 * found.accuracy[:, number]),
-                "len": _rounded(found.length[:, number]),
-            }
-            for number, key in enumerate(found.keys)
-        ],
-    }
-
-
 def _one_line(text: str) -> str:
     return " ".join(visible(text).split())[:160]
 
@@ -228,17 +207,19 @@ def _rounded(values: Any) -> list[int | None]:
 
 
 def pack_training_rollouts(run: RunView, budget: int) -> tuple[Row, list[str]]:
-    """Index and packed questions of the responses in training, before anything is evaluated."""
-    steps = _saved_steps(run)
+    """The same of the responses in training, before anything is evaluated."""
+    files = (run.path / ROLLOUTS).glob("step-*.jsonl.zst")
+    saved = sorted(int(file.name.removeprefix("step-").split(".")[0]) for file in files)
+    steps = [saved[place] for place in spaced(len(saved), MOST_STEPS)]
     problems = _training_problems(run)
     chunks: list[str] = []
     questions: list[Row] = []
     for problem_id, by_step in _responses(run, steps).items():
         columns = [by_step.get(step, []) for step in steps]
         problem = problems.get(problem_id)
-        text = visible(problem.question if problem else problem_id)
-        packed = _pack_columns(text, visible(problem.answer) if problem else "", columns)
-        fits = sum(map(len, chunks)) + len(packed) <= budget
+        text = problem.question if problem else problem_id
+        chunk = pack_question(text, problem.answer if problem else "", list(_selected(columns)))
+        fits = sum(map(len, chunks)) + len(chunk) <= budget
         questions.append(
             {
                 **{"data": "training", "text": _one_line(text)},
@@ -247,19 +228,13 @@ def pack_training_rollouts(run: RunView, budget: int) -> tuple[Row, list[str]]:
                 "len": _rounded([_mean([r.tokens for r in column]) for column in columns]),
             }
         )
-        chunks += [packed] if fits else []
+        chunks += [chunk] if fits else []
     index = {
-        "label": f"{run.name}, training rollouts",
+        "label": visible(f"{run.name}, training rollouts"),
         "columns": [{"name": f"step {step}", "step": step, "texts": True} for step in steps],
         **{"rollouts": 0, "result": 0, "questions": questions},
     }
     return index, chunks
-
-
-def _saved_steps(run: RunView) -> list[int]:
-    files = (run.path / ROLLOUTS).glob("step-*.jsonl.zst")
-    found = sorted(int(file.name.removeprefix("step-").split(".")[0]) for file in files)
-    return [found[place] for place in spaced(len(found), MOST_STEPS)]
 
 
 def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[Record]]]:
@@ -281,18 +256,10 @@ def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[R
 
 
 def _record(row: Row, number: int) -> Record:
-    return Record(
-        data="training",
-        problem_id=str(row["problem_id"]),
-        rollout=number,
-        response=str(row["text"]),
-        tokens=row.get("tokens"),
-        stop=row.get("stop"),
-        verdict=Verdict(row["verdict"]),
-        extracted=row.get("extracted"),
-        reason="",
-        zip_ratio=None,
-    )
+    verdict, text = Verdict(row["verdict"]), str(row["text"])
+    cost = (row.get("tokens"), row.get("stop"))
+    names = ("training", str(row["problem_id"]), number)
+    return Record(*names, text, *cost, verdict, row.get("extracted"), "", None)
 
 
 def _training_problems(run: RunView) -> dict[str, Problem]:
@@ -312,14 +279,12 @@ def _is_local(name: str) -> bool:
     return bool(dataset.generator) if dataset else Path(parse(name).name).is_file()
 
 
-def _pack_columns(text: str, answer: str, columns: Sequence[Sequence[Record]]) -> str:
-    answers: list[list[Row]] = []
+def _selected(columns: Sequence[Sequence[Record]]) -> Iterator[list[Row]]:
     for records in columns:
         selection = Selection()
         for record in records:
             selection.add(record, record.verdict)
-        answers.append(list(selection.rows("grade")))
-    return pack({"question": text, "answer": answer, "columns": answers})
+        yield list(selection.rows("grade"))
 
 
 def _accuracy(records: Sequence[Record]) -> float:

@@ -1,6 +1,6 @@
 """Evaluations as rows of plain numbers: what the table and the figures are made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,7 @@ def sensitivity_rows(sensitivity: Sequence[Row]) -> list[Row]:
     ]
 
 
-def mean_and_range(names: Sequence[str], rows: Sequence[Row]) -> Row:
+def mean_and_range(names: Iterable[str], rows: Sequence[Row]) -> Row:
     """Per metric the mean over rows, and their range; None is unknown."""
     result: Row = {}
     for name in names:

@@ -56,6 +56,11 @@ class RunView:
         """The step of the checkpoint that the run recommends."""
         return self.progress.get("recommended")
 
+    @property
+    def measured_records(self) -> dict[int, Row]:
+        """Records of the checkpoints that were measured on the validation problems."""
+        return {step: row for step, row in self.records.items() if row.get("tokens") is not None}
+
 
 @dataclass(frozen=True)
 class EvaluationPoint:

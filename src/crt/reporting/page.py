@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from crt.reporting import summary
-from crt.reporting.answers import deflate, index_of, pack_answers, pack_training_rollouts
+from crt.reporting.answers import deflate, pack_group, pack_training_rollouts
 from crt.reporting.figure_rows import checkpoint_groups
 from crt.reporting.figures import (
     cases,
@@ -121,10 +121,9 @@ def _explorer(data: ReportData, budget: int) -> tuple[Row, list[str]]:
     chunks: list[str] = []
     for place, group in enumerate(groups):
         left = budget - sum(map(len, chunks))
-        held = pack_answers(group, left // (len(groups) - place))
-        numbers = {key: len(chunks) + i for i, key in enumerate(held.packed)}
-        indexes.append(index_of(group, held, numbers))
-        chunks += held.packed.values()
+        index, packed = pack_group(group, len(chunks), left // (len(groups) - place))
+        indexes.append(index)
+        chunks += packed
     if not groups and data.runs:
         index, chunks = pack_training_rollouts(data.runs[0], budget)
         indexes += [index] if index["questions"] else []

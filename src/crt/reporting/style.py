@@ -1,9 +1,9 @@
 """The look of every figure and their one renderer.
 
-A figure is a plain Vega-Lite specification with two placeholders. Colours are variables of the
+A figure is a plain Vega-Lite specification with placeholders. Colours are variables of the
 palette (`var(--blue)`): the page's style sheet defines them for light and dark. A width may be a
-share of the figure's place ("1/2"). charts.js fills in widths on the page; `resolve` fills in both
-for print.
+share of the figure's place ("1/2"); a legend has "2 or 6" columns, the fewer where it is narrow.
+charts.js fills in the latter two on the page; `resolve` fills in all three for print.
 """
 
 import re
@@ -12,41 +12,23 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 Spec = dict[str, Any]
+Data = Sequence[Mapping[str, Any]]
 
 # Okabe and Ito's colours, which differ with any kind of colour vision.
 LIGHT = {
-    "blue": "#0072B2",
-    "vermillion": "#D55E00",
-    "green": "#009E73",
-    "purple": "#CC79A7",
-    "orange": "#E69F00",
-    "sky": "#56B4E9",
-    "ink": "#1B2127",
-    "muted": "#5F6973",
-    "grey": "#B8C0C8",
-    "grid": "#E4E8EC",
-    "paper": "#FFFFFF",
-    "on-color": "#FFFFFF",  # text on a coloured bar
+    **{"blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7"},
+    **{"orange": "#E69F00", "sky": "#56B4E9", "ink": "#1B2127", "muted": "#5F6973"},
+    **{"grey": "#B8C0C8", "grid": "#E4E8EC", "paper": "#FFFFFF", "on-color": "#FFFFFF"},
 }
 DARK = {
     **LIGHT,
-    "blue": "#4BA3E3",
-    "vermillion": "#F0803C",
-    "green": "#2FBF94",
-    "purple": "#DB94BD",
-    "ink": "#E8ECEF",
-    "muted": "#9AA5AF",
-    "grey": "#5C6670",
-    "grid": "#2C333A",
-    "paper": "#161B20",
-    "on-color": "#10151A",
+    **{"blue": "#4BA3E3", "vermillion": "#F0803C", "green": "#2FBF94", "purple": "#DB94BD"},
+    **{"ink": "#E8ECEF", "muted": "#9AA5AF", "grey": "#5C6670", "grid": "#2C333A"},
+    **{"paper": "#161B20", "on-color": "#10151A"},
 }
-BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = SERIES = tuple(
-    f"var(--{name})" for name in ("blue", "vermillion", "green", "purple", "orange", "sky")
-)
-INK, MUTED, GREY, GRID, PAPER, ON_COLOR = (
-    f"var(--{name})" for name in ("ink", "muted", "grey", "grid", "paper", "on-color")
-)
+VARIABLES = {name: f"var(--{name})" for name in LIGHT}
+CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = tuple(VARIABLES.values())[:6]
+INK, MUTED, GREY, GRID, PAPER, ON_COLOR = tuple(VARIABLES.values())[6:]  # text on a coloured bar
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 LENGTHS = "cividis"  # dark is short, bright is long; even in grey
 SCREEN_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -58,6 +40,8 @@ PNG_PIXELS_PER_INCH = 300
 NARROW = 640  # pixels under which panels stand below each other; charts.js has the same
 VEGA_LITE = "6.4"  # of those in vl-convert the nearest to the page's
 ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
+LEGEND = {"orient": "top", "title": None, "symbolOpacity": 1, "columns": "2 or 6"}
+LONG = 18  # letters of a name, so that a legend has fewer columns
 
 
 @dataclass(frozen=True)
@@ -74,40 +58,33 @@ class Figure:
 
 def config(font: str) -> Spec:
     """The Vega-Lite configuration that all figures share."""
-    fonts = {"labelFont": font, "titleFont": font}
+    fonts = {"labelFont": font, "titleFont": font, "labelFontSize": 12, "titleColor": MUTED}
+    lines = {"gridColor": GRID, "domainColor": GREY, "tickColor": GREY, "tickCount": 6}
+    title = {"titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8}
     return {
         "font": font,
         "view": {"stroke": None},
-        "axis": {
-            **fonts,
-            **{"labelColor": MUTED, "labelFontSize": 12, "titleColor": MUTED},
-            **{"titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8},
-            **{"gridColor": GRID, "domainColor": GREY, "tickColor": GREY, "tickCount": 6},
-        },
+        "axis": {**fonts, **lines, **title, "labelColor": MUTED},
         "axisX": {"grid": False},
-        "legend": {
-            **fonts,
-            **{"labelColor": INK, "titleColor": MUTED, "labelFontSize": 13},
-            **{"symbolSize": 90, "labelLimit": 240},
-        },
+        "legend": {**fonts, "labelColor": INK, "symbolSize": 90, "labelLimit": 240},
         "title": {"font": font, "color": INK, "fontSize": 14, "anchor": "start", "offset": 10},
     }
 
 
 def css_variables() -> str:
     """The palette as the page's style sheet needs it."""
-    light, dark = (
-        " ".join(f"--{name}: {value};" for name, value in palette.items())
-        for palette in (LIGHT, DARK)
+    rules = {":root": LIGHT, '[data-theme="dark"]': DARK}
+    return "".join(
+        f"{where} {{ {' '.join(f'--{name}: {value};' for name, value in palette.items())} }}\n"
+        for where, palette in rules.items()
     )
-    return f':root {{ {light} }}\n[data-theme="dark"] {{ {dark} }}\n'
 
 
 def render(figure: Figure, format: str) -> bytes:
     """The figure as svg, pdf or png, at its size in print."""
     import vl_convert
 
-    spec = resolve(figure.spec, figure.inches * PIXELS_PER_INCH)
+    spec = resolve(figure.spec, round(figure.inches * PIXELS_PER_INCH))
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
     svg = _renumber_ids(svg)
     if format == "svg":
@@ -129,16 +106,16 @@ def _renumber_ids(svg: str) -> str:
 
 def _in_points(svg: str, unit: str = "") -> str:
     """The same picture with its size in points, 72 to the inch."""
-    scaled = [
-        f'{name}="{float(pixels) * 72 / PIXELS_PER_INCH:.2f}{unit}"'
-        for name, pixels in re.findall(r'(width|height)="([\d.]+)"', svg)[:2]
-    ]
-    return re.sub(r'width="[\d.]+" height="[\d.]+"', " ".join(scaled), svg, count=1)
+
+    def scale(match: re.Match[str]) -> str:
+        width, height = (float(pixels) * 72 / PIXELS_PER_INCH for pixels in match.groups())
+        return f'width="{width:.2f}{unit}" height="{height:.2f}{unit}"'
+
+    return re.sub(r'width="([\d.]+)" height="([\d.]+)"', scale, svg, count=1)
 
 
-def resolve(spec: Spec, width: float) -> Spec:
+def resolve(spec: Spec, width: int) -> Spec:
     """The specification for print at a width in pixels; charts.js does the same for the page."""
-    narrow = width < NARROW
 
     def visit(value: Any, key: str = "") -> Any:
         if key == "data":
@@ -151,38 +128,27 @@ def resolve(spec: Spec, width: float) -> Spec:
             return LIGHT.get(value[6:-1], value)
         if key == "width" and isinstance(value, str) and "/" in value:
             return panel_width(spec, value, width)
+        if key == "columns" and isinstance(value, str):
+            return int(value.split(" or ")[width >= NARROW])
         return value
 
     shared = {**config(PRINT_FONT), **spec.get("config", {})}
     found = visit({**spec, "config": shared, "background": PAPER})
-    if narrow:
-        _set_legend_columns(found, 2)
-    if "concat" in spec and narrow:
+    if "concat" in spec and width < NARROW:
         found["columns"] = 1
     if isinstance(found.get("width"), int):
         found["autosize"] = {"type": "fit-x", "contains": "padding"}
     return found
 
 
-def _set_legend_columns(value: Any, columns: int) -> None:
-    for key, part in value.items() if isinstance(value, dict) else ():
-        if key == "legend" and part and "columns" in part:
-            part["columns"] = columns
-        elif key != "data":
-            for entry in part if isinstance(part, list) else [part]:
-                _set_legend_columns(entry, columns)
-
-
-def panel_width(spec: Spec, share: str, width: float) -> int:
+def panel_width(spec: Spec, share: str, width: int) -> int:
     """Pixels of a panel that takes this share of the width, beside its axes."""
     part, parts = map(int, share.split("/"))
-    if "vconcat" in spec:
-        return round(width) - 66
     if "concat" not in spec:
-        return round(width)
+        return width - 66 if "vconcat" in spec else width
     if width < NARROW:
-        return max(160, round(width) - 44)
-    return max(160, int((width - 76 * (spec["columns"] - 1) - 44) * part / parts))
+        return max(160, width - 44)
+    return max(160, (width - 76 * (spec["columns"] - 1) - 44) * part // parts)
 
 
 class Marker(NamedTuple):
@@ -201,37 +167,62 @@ def markers(names: Iterable[str]) -> dict[str, Marker]:
     unique = set(names)
     others = sorted(unique - {"base"}, key=lambda name: (not name.startswith("crt"), name))
     found = {
-        name: Marker(SERIES[i % len(SERIES)], SHAPES[(i + i // len(SERIES)) % len(SHAPES)])
+        name: Marker(CURVES[i % len(CURVES)], SHAPES[(i + i // len(CURVES)) % len(SHAPES)])
         for i, name in enumerate(others)
     }
     return {"base": Marker(INK, SHAPES[0]), **found} if "base" in unique else found
 
 
-def color_and_shape(field: str, names: Sequence[str], legend: bool = True) -> Spec:
-    """Encodings of a name by its marker."""
+def color_and_shape(field: str, names: Iterable[str], legend: bool = True) -> tuple[Spec, Spec]:
+    """Two encodings of a name by its marker."""
     found = markers(names)
-    shown = {"orient": "top", "title": None, "columns": 6, "symbolOpacity": 1}
-    base = {"field": field, "type": "nominal"}
-    base["legend"] = shown if legend and len(found) > 1 else None
-    ranges = {
-        "color": [m.color for m in found.values()],
-        "shape": [m.shape for m in found.values()],
-    }
-    return {
-        channel: {**base, "scale": {"domain": list(found), "range": values}}
-        for channel, values in ranges.items()
-    }
+    shown = LEGEND if legend and len(found) > 1 else None
+    if shown and max(map(len, found)) > LONG:
+        shown = {**shown, "columns": "1 or 3"}
+    colors, shapes = zip(*found.values(), strict=True)
+    return nominal(field, found, colors, shown), nominal(field, found, shapes, shown)
 
 
-def zoom(name: str) -> list[Spec]:
-    """Pinch or Ctrl + wheel zooms, dragging pans, a double click resets."""
-    return [{"name": name, "select": {"type": "interval", "zoom": ZOOM}, "bind": "scales"}]
+def nominal(field: str, names: Iterable[str], values: Iterable[Any], legend: Spec | None) -> Spec:
+    """An encoding of names by these values."""
+    scale = {"domain": list(names), "range": list(values)}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 
 
-def axis(field: str, title: str | None, *, scale: Spec | None = None, **more: Any) -> Spec:
+def axis(field: str, title: str | None = None, **scale: Any) -> Spec:
     """A quantitative axis, which need not begin at 0."""
-    scale = {"zero": False, "nice": True, **(scale or {})}
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale, **more}
+    scale = {"zero": False, "nice": "domain" not in scale, **scale}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale}
+
+
+def mark(type: str, **properties: Any) -> Spec:
+    """A mark that ends where its panel ends."""
+    return {"type": type, "clip": True, **properties}
+
+
+def layer(mark: Spec, data: Data | None = None, **channels: Any) -> Spec:
+    """A mark with its encodings, each a definition or a field's name."""
+    encoding = {k: {"field": v} if isinstance(v, str) else v for k, v in channels.items()}
+    own = {} if data is None else {"data": {"values": list(data)}}
+    return {**own, "mark": mark, "encoding": encoding}
+
+
+def panel(height: Any, layers: Sequence[Spec], data: Data = (), **channels: Any) -> Spec:
+    """Layers on common axes, as wide as their place."""
+    own = {"data": {"values": list(data)}} if data else {}
+    return {"width": "1/1", "height": height, **own, "encoding": channels, "layer": list(layers)}
+
+
+def across(y: Spec | str, dash: Sequence[int] = (4, 4), data: Data | None = None) -> Spec:
+    """A horizontal line over the whole panel."""
+    ends = {"x": {"value": 0}, "x2": {"value": "width"}, "color": {"value": MUTED}}
+    return layer(mark("rule", color=MUTED, strokeDash=list(dash)), data, y=y, **ends)
+
+
+def zoomable(name: str, points: Spec) -> Spec:
+    """Pinch or Ctrl + wheel zooms, dragging pans, a double click resets."""
+    select = {"type": "interval", "zoom": ZOOM}
+    return {**points, "params": [{"name": name, "select": select, "bind": "scales"}]}
 
 
 def tooltip(fields: Mapping[str, str]) -> list[Spec]:
@@ -247,7 +238,7 @@ def tooltip(fields: Mapping[str, str]) -> list[Spec]:
 def side_by_side(panels: Sequence[Spec], columns: int = 2) -> Spec:
     """Panels in a grid; where it is narrow they stand below each other."""
     return {
-        "concat": list(panels),
+        "concat": [{**panel, "width": f"1/{columns}"} for panel in panels],
         "columns": columns,
         "bounds": "flush",  # does not count axes: the spacing has room for them
         "spacing": {"row": 84, "column": 76},

@@ -134,12 +134,8 @@ def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
     return f"{len(points)} evaluations ({names}{more}) on {', '.join(sets)}."
 
 
-def _measured_records(run: RunView) -> dict[int, Row]:
-    return {step: row for step, row in run.records.items() if row.get("tokens") is not None}
-
-
 def _records_sentence(run: RunView) -> str:
-    records = _measured_records(run)
+    records = run.measured_records
     if not records:
         return "No checkpoint has been measured yet."
     step, row = list(records.items())[-1]
@@ -203,15 +199,16 @@ def base_accuracies(data: ReportData) -> str:
         for other in data.groups
         if other.run is run and other.points[0].step == 0 and other.points[0].metrics.get("acc")
     ]
-    records = list(_measured_records(run).values())
+    records = list(run.measured_records.values())
     if records and records[-1].get("reference_accuracy") is not None:
         accuracy = 100 * records[-1]["reference_accuracy"]
         measured.append((accuracy, f"{records[-1]['problems']:,} validation problems"))
     if len(measured) < 2:
         return ""
+    of = f" of {run.name}" if len(data.runs) > 1 else ""
     values = "; ".join(f"{value:.1f} % on {where}" for value, where in measured)
     return (
-        f"The base was measured {len(measured)} times: {values}. The problems and the sampled "
+        f"The base{of} was measured {len(measured)} times: {values}. The problems and the sampled "
         "responses differ, and so do the accuracies: compare within one measurement only."
     )
 

@@ -20,7 +20,7 @@ function library() {
   return loading;
 }
 
-// Fills in the widths that are shares of the place ("1/2"); style.py does the same for print.
+// Fills in widths that are shares of the place ("1/2") and columns of legends; style.py does the same for print.
 // Colours are variables of the style sheet, so that a theme needs no redrawing.
 function resolve(spec, width, tall) {
   const narrow = width < NARROW;
@@ -31,6 +31,7 @@ function resolve(spec, width, tall) {
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, visit(v, k)]));
     }
     if (key === "width" && typeof value === "string" && value.includes("/")) return panelWidth(spec, value, width);
+    if (key === "columns" && typeof value === "string") return Number(value.split(" or ")[narrow ? 0 : 1]);
     if (key === "labelLimit" && narrow) return 96;
     if (key === "height" && typeof value === "number" && tall && value > 60) return value * tall;
     return value;
@@ -38,7 +39,6 @@ function resolve(spec, width, tall) {
   const found = visit(spec);
   if (spec.concat && narrow) found.columns = 1;
   if (typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
-  if (narrow) for (const legend of legends(found)) legend.columns = 2;
   return { ...found, config: { ...report.config, ...spec.config }, background: "transparent" };
 }
 
@@ -48,12 +48,6 @@ function panelWidth(spec, share, width) {
   if (!spec.concat) return width;
   if (width < NARROW) return Math.max(160, width - 44);
   return Math.max(160, Math.floor(((width - 76 * (spec.columns - 1) - 44) * part) / parts));
-}
-
-function legends(value) {
-  if (!value || typeof value !== "object") return [];
-  const own = value.legend?.columns ? [value.legend] : [];
-  return [...own, ...Object.entries(value).flatMap(([key, entry]) => (key === "data" ? [] : legends(entry)))];
 }
 
 async function draw(place, spec, options = {}) {

@@ -9,22 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from crt.core.batch import Array, BoolArray
-from crt.reporting.figure_rows import (
-    ProblemTrajectories,
-    checkpoint_groups,
-    problem_trajectories,
-)
+from crt.reporting import style
+from crt.reporting.figure_rows import ProblemTrajectories, checkpoint_groups, problem_trajectories
 from crt.reporting.load import EvaluationGroup, ProblemKey, ReportData, Row
-from crt.reporting.style import LENGTHS, Figure, Spec, tooltip
+from crt.reporting.style import Figure, Spec, layer, tooltip
 
 CASES, FAILURES = "cases", "failures"
 QUESTIONS = 16  # in the case study
 EXAMPLES = 5  # of a failure mode
 DROP = 0.25  # accuracy that a question must lose to count as eroded
 EXCESS = 0.5  # of the base's length, walked to and fro, to count as churn
-CELL, WIDE_CELL = 30, 46  # pixels
+CELL, WIDE_CELL, RADIUS = 30, 46, 8  # pixels
 SNIPPET = 34  # characters of a question beside its row
-RADIUS = 8  # pixels
+FIELDS = {
+    **{"": "text", "checkpoint": "column", "accuracy %": "accuracy:.0f", "tokens": "tokens:.0f"}
+}
 
 
 def figures(data: ReportData) -> list[Figure]:
@@ -39,14 +38,13 @@ def figures(data: ReportData) -> list[Figure]:
         if shown:
             caption = _case_caption(len(chosen), len(found.keys))
             cases.append(Figure(CASES, "Case study", grid(shown), caption, group.label))
-        modes = {
-            mode: list(cells(found, examples, texts))
+        panels = [
+            {"title": mode, **grid(list(cells(found, examples, texts)))}
             for mode, examples in failure_examples(group, found).items()
-        }
-        panels = [{"title": mode, **grid(part)} for mode, part in modes.items() if part]
+            if examples
+        ]
         if panels:
-            spec = {"vconcat": panels, "spacing": 18}
-            caption = _failure_caption(found)
+            spec, caption = {"vconcat": panels, "spacing": 18}, _failure_caption(found)
             failures.append(Figure(FAILURES, "Failure modes", spec, caption, group.label))
     return [*cases, *failures]
 
@@ -119,9 +117,8 @@ def _failure_caption(found: ProblemTrajectories) -> str:
     return (
         f"Accuracy erosion: {worse} of {len(found.keys):,} questions became shorter and lost at "
         f"least {100 * DROP:.0f} points ({better} became shorter and gained as much, which tells "
-        f"how much is chance). Length churn: {to_and_fro} walked at least "
-        f"{100 * EXCESS:.0f} % of the base's length to and fro while accuracy stayed within "
-        f"{100 * DROP:.0f} points."
+        f"how much is chance). Length churn: {to_and_fro} walked at least {100 * EXCESS:.0f} % of "
+        f"the base's length to and fro while accuracy stayed within {100 * DROP:.0f} points."
     )
 
 
@@ -134,13 +131,12 @@ def cells(
         text = " ".join(texts.get(key, key[1]).split())
         label = text if len(text) <= SNIPPET else f"{text[: SNIPPET - 1]}…"
         for place, column in enumerate(found.columns):
-            acc, tokens = found.accuracy[place, number], found.length[place, number]
-            if not (np.isnan(acc) or np.isnan(tokens)):
+            acc, tokens = float(found.accuracy[place, number]), float(found.length[place, number])
+            if not (math.isnan(acc) or math.isnan(tokens)):
                 yield {
                     **{"question": number, "column": column, "order": place},
                     **{"label": f"{number + 1} · {label}", "text": text[:200]},
-                    **{"accuracy": float(100 * acc), "tokens": float(tokens)},
-                    "angle": float(2 * math.pi * acc),
+                    **{"accuracy": 100 * acc, "tokens": tokens, "angle": 2 * math.pi * acc},
                 }
 
 
@@ -148,41 +144,32 @@ def grid(found: Sequence[Row]) -> Spec:
     """One panel; the page opens a question that is clicked on."""
     columns = [name for _, name in sorted({(row["order"], row["column"]) for row in found})]
     labels = list(dict.fromkeys(row["label"] for row in found))
-    fields = {"": "text", "checkpoint": "column", "accuracy %": "accuracy:.0f"}
-    fields |= {"tokens": "tokens:.0f"}
     bare = {"domain": False, "ticks": False}
-    angle = -35 if max(map(len, columns)) > 6 else 0
-    top = {**bare, "orient": "top", "labelAngle": angle}
+    top = {**bare, "orient": "top", "labelAngle": -35 if max(map(len, columns)) > 6 else 0}
     left = {**bare, "labelLimit": 260, "labelPadding": 8}
-    tight = {"paddingInner": 0.07, "paddingOuter": 0}
-    circle = {"type": "point", "shape": "circle", "size": (2 * RADIUS) ** 2, "cursor": "pointer"}
+    tight = {"title": None, "scale": {"paddingInner": 0.07, "paddingOuter": 0}}
+    circle = {"type": "point", "size": (2 * RADIUS) ** 2, "cursor": "pointer"}
     shade = {"filled": True, "fill": "#000000", "fillOpacity": 0.32, "opacity": 1}
     edge = {"stroke": "#10151a", "strokeWidth": 1.2, "opacity": 0.9}
+    arc = {"type": "arc", "radius": RADIUS, "color": "#ffffff", "cursor": "pointer"}
+    theta = {"field": "angle", "type": "quantitative", "scale": None, "stack": None}
     length = {
         **{"field": "tokens", "type": "quantitative", "title": "tokens"},
-        "scale": {"scheme": LENGTHS, "zero": False},
+        "scale": {"scheme": style.LENGTHS, "zero": False},
         "legend": {"orient": "bottom", "gradientLength": 180},
     }
-    theta = {"field": "angle", "type": "quantitative", "scale": None, "stack": None}
-    return {
-        "width": {"step": WIDE_CELL if len(columns) <= 12 else CELL},
-        "height": {"step": CELL},
-        "data": {"values": list(found)},
-        "encoding": {
-            "x": {"field": "column", "sort": columns, "title": None, "axis": top, "scale": tight},
-            "y": {"field": "label", "sort": labels, "title": None, "axis": left, "scale": tight},
-            "tooltip": tooltip(fields),  # for the field and the circle on it
-        },
-        "layer": [
-            {
-                "mark": {"type": "rect", "cornerRadius": 3, "cursor": "pointer"},
-                "encoding": {"color": length},
-            },
-            {"mark": {**circle, **shade}},
-            {
-                "mark": {"type": "arc", "radius": RADIUS, "color": "#ffffff", "cursor": "pointer"},
-                "encoding": {"theta": theta, "theta2": {"datum": 0}},
-            },
-            {"mark": {**circle, **edge}},
-        ],
-    }
+    layers = [
+        layer({"type": "rect", "cornerRadius": 3, "cursor": "pointer"}, color=length),
+        layer({**circle, **shade}),
+        layer(arc, theta=theta, theta2={"datum": 0}),
+        layer({**circle, **edge}),
+    ]
+    panel = style.panel(
+        {"step": CELL},
+        layers,
+        found,
+        x={"field": "column", "sort": columns, "axis": top, **tight},
+        y={"field": "label", "sort": labels, "axis": left, **tight},
+        tooltip=tooltip(FIELDS),  # for the field and the circle on it
+    )
+    return {**panel, "width": {"step": WIDE_CELL if len(columns) <= 12 else CELL}}

@@ -3,72 +3,52 @@
 from collections.abc import Mapping, Sequence
 
 from crt.reporting.load import Row
-from crt.reporting.style import INK, PAPER, Spec
+from crt.reporting.style import INK, PAPER, Spec, layer
 
 Spot = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
-Domain = Sequence[float]  # from, to
 
 CROWD = 4  # so many points close together are enlarged
 LETTER, LINE = 6.3, 13  # pixels that text of 12 pixels takes
 WIDTH = 300  # pixels of a panel where it is narrowest, on a phone
 PLACES = (  # align, baseline, dx, dy
-    ("left", "bottom", 8, -3),
-    ("right", "bottom", -8, -3),
-    ("left", "top", 8, 3),
-    ("right", "top", -8, 3),
-    ("center", "bottom", 0, -8),
-    ("center", "top", 0, 8),
+    *(("left", "bottom", 8, -3), ("right", "bottom", -8, -3), ("left", "top", 8, 3)),
+    *(("right", "top", -8, 3), ("center", "bottom", 0, -8), ("center", "top", 0, 8)),
 )
 
 
 def place_labels(
-    named: Sequence[Row],
-    points: Sequence[Row],
-    y: str,
-    x_domain: Domain,
-    y_domain: Domain,
-    height: float,
+    named: Sequence[Row], points: Sequence[Row], x: Spec, y: Spec, height: float
 ) -> list[Row]:
     """Labels that cover no point and no other label; a name without such a place is left out.
 
-    Points are at `len` and `y`; the panel's height is in pixels.
+    `x` and `y` are the axes, whose domains are fixed; the panel's height is in pixels.
     """
 
     def pixels(row: Row) -> Spot:
-        across = (row["len"] - x_domain[0]) / (x_domain[1] - x_domain[0])
-        up = (row[y] - y_domain[0]) / (y_domain[1] - y_domain[0])
-        return across * WIDTH, (1 - up) * height
+        (left, right), (low, high) = x["scale"]["domain"], y["scale"]["domain"]
+        up = (row[y["field"]] - low) / (high - low)
+        return WIDTH * (row[x["field"]] - left) / (right - left), (1 - up) * height
 
-    taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in map(pixels, points)]
+    taken: list[Box] = [(a - 5, b - 5, a + 5, b + 5) for a, b in map(pixels, points)]
     labels: list[Row] = []
     for row in named:
-        for align, baseline, dx, dy in sorted(
-            PLACES, key=lambda place: _behind(place, row, points)
-        ):
-            x, top = pixels(row)
-            away = 1.7 if row.get("recommended") else 1.0  # from the ring around the point
-            dx, dy = away * dx, away * dy
+        away = 1.7 if row.get("recommended") else 1.0  # from the ring around the point
+        before = [p for p in points if p["group"] == row["group"] and p["order"] < row["order"]]
+        from_right = bool(before) and before[-1]["len"] > row["len"]  # a line comes from there
+        for align, baseline, dx, dy in sorted(PLACES, key=lambda p: from_right and p[2] > 0):
+            left, top = pixels(row)
             width = LETTER * len(row["label"])
-            left = x + dx - {"left": 0, "center": width / 2, "right": width}[align]
-            top += dy - (LINE if baseline == "bottom" else 0)
+            left += away * dx - {"left": 0, "center": width / 2, "right": width}[align]
+            top += away * dy - (LINE if baseline == "bottom" else 0)
             box = (left, top, left + width, top + LINE)
-            if _inside(box, height) and not any(_overlap(box, other) for other in taken):
+            inside = left >= 0 and top >= 0 and box[2] <= WIDTH and box[3] <= height
+            if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                place = {"align": align, "baseline": baseline, "dx": dx, "dy": dy}
-                labels.append({"label": row["label"], "len": row["len"], y: row[y], **place})
+                place = {"align": align, "baseline": baseline, "dx": away * dx, "dy": away * dy}
+                labels.append({**row, **place})
                 break
     return labels
-
-
-def _behind(place: tuple[str, str, int, int], row: Row, points: Sequence[Row]) -> bool:
-    """Whether a label there would lie on the line from the point before it."""
-    before = [p for p in points if p["group"] == row["group"] and p["order"] < row["order"]]
-    return bool(before) and (place[2] > 0) == (before[-1]["len"] > row["len"])
-
-
-def _inside(box: Box, height: float) -> bool:
-    return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= height
 
 
 def _overlap(a: Box, b: Box) -> bool:
@@ -80,9 +60,8 @@ def label_layers(labels: Sequence[Row]) -> list[Spec]:
     place = {name: {"expr": f"datum.{name}"} for name in ("align", "baseline", "dx", "dy")}
     text = {"type": "text", "fontSize": 12, **place}
     halo = {**text, "stroke": PAPER, "strokeWidth": 4, "fill": PAPER}
-    shown = {"text": {"field": "label"}, "color": {"value": INK}}
     return [
-        {"data": {"values": list(labels)}, "mark": mark, "encoding": shown}
+        layer(mark, labels, text="label", color={"value": INK})
         for mark in (halo, {**text, "fill": INK})
     ]
 
@@ -94,11 +73,13 @@ def find_crowd(spots: Mapping[str, Spot], near: Spot) -> list[str]:
         group = [min(left)]
         for name in group:  # grows while it is gone through
             left.discard(name)
-            x, y = spots[name]
             group += sorted(
                 other
                 for other in left.difference(group)
-                if abs(spots[other][0] - x) <= near[0] and abs(spots[other][1] - y) <= near[1]
+                if all(
+                    abs(a - b) <= distance
+                    for a, b, distance in zip(spots[other], spots[name], near, strict=True)
+                )
             )
         largest = max(largest, group, key=len)
     return largest if len(largest) >= CROWD else []

@@ -3,23 +3,14 @@
 from collections.abc import Sequence
 from textwrap import fill
 
+from crt.reporting import style
 from crt.reporting.figure_rows import sensitivity_rows
 from crt.reporting.load import ReportData, Row
-from crt.reporting.style import (
-    BLUE,
-    GREY,
-    MUTED,
-    VERMILLION,
-    Figure,
-    Spec,
-    axis,
-    side_by_side,
-    tooltip,
-)
+from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "sensitivity", "What each setting does"
-OWN, OTHER = "the recipe's own value", "another value"
 PANELS = {"acc": "accuracy, %", "len": "tokens", "aes2": "AES2"}
+OWN, OTHER = "the recipe's own value", "another value"
 
 
 def figures(data: ReportData) -> list[Figure]:
@@ -30,14 +21,13 @@ def figures(data: ReportData) -> list[Figure]:
 
 def rows(data: ReportData) -> list[Row]:
     """A row per setting and value; long words are broken into lines."""
-    found = sensitivity_rows(data.sensitivity)
     return [
         {
             **row,
             "shown": fill(row["value"].replace("_", " "), 10),
             "whose": OWN if row["own"] else OTHER,
         }
-        for row in found
+        for row in sensitivity_rows(data.sensitivity)
     ]
 
 
@@ -59,14 +49,14 @@ def spec(found: Sequence[Row]) -> Spec:
         by_setting.setdefault(row["setting"], []).append(row)
     scales = {name: (domain(found, name), _reference(found, name)) for name in PANELS}
     panels = [_panel(part, name, *scales[name]) for part in by_setting.values() for name in PANELS]
-    return side_by_side(panels, len(PANELS))
+    return style.side_by_side(panels, len(PANELS))
 
 
 def domain(found: Sequence[Row], name: str) -> list[float]:
     """From the lowest to the highest of all settings, with a margin, and the dashed line."""
     ends = [row[f"{name}{end}"] for row in found for end in ("_low", "_high")]
     known = [value for value in [*ends, *_reference(found, name)] if value is not None]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    low, high = min(known, default=0.0), max(known, default=1.0)
     margin = 0.08 * (high - low) or 0.5
     return [low - margin, high + margin]
 
@@ -80,56 +70,24 @@ def _reference(found: Sequence[Row], name: str) -> list[float]:
 
 
 def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[float]) -> Spec:
-    values = [row["shown"] for row in part]
     labels = {"labelAngle": 0, "labelExpr": "split(datum.label, '\\n')"}
-    y = axis(name, None, scale={"domain": y_domain, "nice": False})
+    order = [row["shown"] for row in part]
+    x = {"field": "shown", "type": "nominal", "sort": order, "title": None, "axis": labels}
+    y = axis(name, domain=y_domain)
     fields = {"": "value", "accuracy %": "acc:.2f", "tokens": "len:.1f", "AES2": "aes2:+.3f"}
     fields |= {"from": f"{name}_low:.3f", "to": f"{name}_high:.3f", "seeds": "seeds"}
     fields |= {"kept the guard": "feasible"}
-    bars = {"y": {**y, "field": f"{name}_low"}, "y2": {"field": f"{name}_high"}, **_own("color")}
-    line = {"mark": {"type": "line", "color": GREY, "strokeWidth": 1.5}, "encoding": {"y": y}}
-    return {
-        "title": f"{part[0]['title']} · {PANELS[name]}",
-        "width": f"1/{len(PANELS)}",
-        "height": 150,
-        "data": {"values": part},
-        "encoding": {
-            "x": {
-                "field": "shown",
-                "type": "nominal",
-                "sort": values,
-                "title": None,
-                "axis": labels,
-            }
-        },
-        "layer": [
-            *(
-                {
-                    "data": {"values": [{"at": value}]},
-                    "mark": {"type": "rule", "color": MUTED, "strokeDash": [4, 4]},
-                    "encoding": {
-                        "x": {"value": 0},
-                        "x2": {"value": "width"},
-                        "y": {**y, "field": "at"},
-                    },
-                }
-                for value in reference
-            ),
-            *([line] if all(row["numeric"] for row in part) else []),
-            {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": bars},
-            {
-                "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-                "encoding": {"y": y, **_own("color", "shape"), "tooltip": tooltip(fields)},
-            },
-        ],
-    }
-
-
-def _own(*channels: str) -> Spec:
-    """The recipe's own value and the others."""
-    ranges = {"color": [VERMILLION, BLUE], "shape": ["diamond", "circle"]}
-    base = {"field": "whose", "type": "nominal", "legend": {"orient": "top", "title": None}}
-    return {
-        channel: {**base, "scale": {"domain": [OWN, OTHER], "range": ranges[channel]}}
-        for channel in channels
-    }
+    color, shape = (
+        style.nominal("whose", (OWN, OTHER), values, style.LEGEND)
+        for values in ((style.VERMILLION, style.BLUE), ("diamond", "circle"))
+    )
+    line = layer(mark("line", color=style.GREY, strokeWidth=1.5))
+    dots = mark("point", filled=True, size=90, opacity=1)
+    layers = [
+        *(style.across("at", data=[{"at": value}]) for value in reference),
+        *([line] if all(row["numeric"] for row in part) else []),
+        layer(mark("rule", strokeWidth=2), y=f"{name}_low", y2=f"{name}_high", color=color),
+        layer(dots, color=color, shape=shape, tooltip=tooltip(fields)),
+    ]
+    title = f"{part[0]['title']} · {PANELS[name]}"
+    return {"title": title, **style.panel(150, layers, part, x=x, y=y)}

@@ -2,38 +2,30 @@
 
 from collections.abc import Sequence
 
+from crt.reporting import style
 from crt.reporting.figure_rows import group_rows, main_groups, method_rows
 from crt.reporting.load import ReportData, Row
-from crt.reporting.style import (
-    BLUE,
-    GREY,
-    INK,
-    ON_COLOR,
-    PAGE_INCHES,
-    VERMILLION,
-    Figure,
-    Spec,
-    tooltip,
-)
+from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "stability", "Stability where responses got shorter"
 CAPTION = (
     "Accuracies are means of a few rollouts: two evaluations of one model differ by chance, "
     "with AD about as large as AI. Read AD beside AI."
 )
-KINDS = {
-    "ad": ("accuracy fell (AD)", VERMILLION),
-    "ap": ("kept (AP)", GREY),
-    "ai": ("rose (AI)", BLUE),
+KINDS = {"ad": "accuracy fell (AD)", "ap": "kept (AP)", "ai": "rose (AI)"}
+COLORS = (style.VERMILLION, style.GREY, style.BLUE)
+NUMBER = 34  # pixels that a number on its bar takes
+FIELDS = {
+    **{"": "name", "of the shortened": "kind", "%": "share:.1f", "from": "low:.1f"},
+    **{"to": "high:.1f", "problems that got shorter": "shortened"},
 }
-NUMBER = 30  # pixels that a number on its bar takes
 
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all evaluations or methods."""
     found = rows(data)
-    longest = max((len(row["name"]) for row in found), default=0)
-    inches = 5.0 if longest <= 20 else PAGE_INCHES
+    short = all(len(row["name"]) <= 20 for row in found)
+    inches = 6.0 if short else style.PAGE_INCHES
     return [Figure(KEY, TITLE, spec(found), CAPTION, "", inches)] if found else []
 
 
@@ -51,63 +43,35 @@ def rows(data: ReportData) -> list[Row]:
 
 def _parts(row: Row) -> list[Row]:
     parts: list[Row] = []
-    start = 0.0
+    end = 0.0
     count = row.get("shortened")
-    for key, (kind, _) in KINDS.items():
-        share = row[key]
+    name = f"{row['name']} (n = {count})" if count else row["name"]
+    for key, kind in KINDS.items():
+        start, share = end, row[key]
+        end = start + share
         parts.append(
             {
-                "name": f"{row['name']} (n = {count})" if count else row["name"],
-                "kind": kind,
+                **{"name": name, "kind": kind, "shortened": count, "label": f"{share:.0f} %"},
                 **{"share": share, "low": row[f"{key}_low"], "high": row[f"{key}_high"]},
-                **{"start": start, "end": start + share, "middle": start + share / 2},
-                "label": f"{share:.0f} %",
-                "shortened": count,
+                **{"start": start, "end": end, "middle": (start + end) / 2},
             }
         )
-        start += share
     return parts
 
 
 def spec(found: Sequence[Row]) -> Spec:
     """One bar of 100 % per name."""
     names = list(dict.fromkeys(row["name"] for row in found))
-    kinds, colors = zip(*KINDS.values(), strict=True)
-    fields = {"": "name", "of the shortened": "kind", "%": "share:.1f", "from": "low:.1f"}
-    fields |= {"to": "high:.1f", "problems that got shorter": "shortened"}
-    x = {"type": "quantitative", "scale": {"domain": [0, 100]}}
-    return {
-        "width": "1/1",
-        "height": 46 * len(names),
-        "data": {"values": list(found)},
-        "encoding": {
-            "y": {"field": "name", "type": "nominal", "sort": names, "title": None},
-            "tooltip": tooltip(fields),  # for the bars and the numbers on them
-        },
-        "layer": [
-            {
-                "mark": {"type": "bar", "height": {"band": 0.62}},
-                "encoding": {
-                    "x": {"field": "start", "title": "% of the problems that got shorter", **x},
-                    "x2": {"field": "end"},
-                    "color": {
-                        **{"field": "kind", "type": "nominal"},
-                        "scale": {"domain": list(kinds), "range": list(colors)},
-                        "legend": {"orient": "top", "title": None, "columns": 3},
-                    },
-                },
-            },
-            {
-                "transform": [{"filter": f"datum.share * width / 100 >= {NUMBER}"}],
-                "mark": {"type": "text", "fontSize": 12, "fontWeight": 600},
-                "encoding": {
-                    "x": {"field": "middle", "type": "quantitative"},
-                    "text": {"field": "label"},
-                    "color": {
-                        "condition": {"test": f"datum.kind === '{kinds[1]}'", "value": INK},
-                        "value": ON_COLOR,
-                    },
-                },
-            },
-        ],
-    }
+    y = {"field": "name", "type": "nominal", "sort": names, "title": None}
+    x = axis("start", "% of the problems that got shorter", domain=[0, 100])
+    color = style.nominal("kind", KINDS.values(), COLORS, style.LEGEND)
+    on_grey = {"test": f"datum.kind === '{KINDS['ap']}'", "value": style.INK}
+    text_color = {"condition": on_grey, "value": style.ON_COLOR}
+    number = mark("text", fontSize=12, fontWeight=600)
+    wide_enough = [{"filter": f"datum.share * width / 100 >= {NUMBER}"}]
+    layers = [
+        layer(mark("bar", height={"band": 0.62}), x2="end", color=color),
+        {"transform": wide_enough} | layer(number, x="middle", text="label", color=text_color),
+    ]
+    told = tooltip(FIELDS)  # for the bars and the numbers on them
+    return style.panel(46 * len(names), layers, found, x=x, y=y, tooltip=told)

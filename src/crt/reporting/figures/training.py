@@ -2,25 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from crt.reporting import style
 from crt.reporting.load import ReportData, Row, RunView
-from crt.reporting.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    MUTED,
-    PURPLE,
-    VERMILLION,
-    Figure,
-    Spec,
-    axis,
-    tooltip,
-    zoom,
-)
+from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "training", "Training, step by step"
+KEY, TITLE, INCHES = "training", "Training, step by step", 5.2
 GUARDED = ("crt", "crt_1s", "primal_dual")  # whose margin in Stage I is one of accuracy
-GOALS = {"length": BLUE, "accuracy": VERMILLION, "mixed": GREEN}
+GOALS = {"length": style.BLUE, "accuracy": style.VERMILLION, "mixed": style.GREEN}
 SMOOTHING = 0.8
 MOST_STEPS = 600  # in the figure; the lines are smoothed over all of them
 FIELDS = {
@@ -33,7 +21,9 @@ FIELDS = {
 def figures(data: ReportData) -> list[Figure]:
     """One figure per run."""
     return [
-        Figure(KEY, TITLE, spec(found), caption(found), f"{run.name}, seed {run.config.seed}", 5.2)
+        Figure(
+            KEY, TITLE, spec(found), caption(found), f"{run.name}, seed {run.config.seed}", INCHES
+        )
         for run in data.runs
         if (found := rows(run))
     ]
@@ -41,30 +31,29 @@ def figures(data: ReportData) -> list[Figure]:
 
 def rows(run: RunView) -> list[Row]:
     """A row per step, accuracies in points; steps without any usable problem are left out."""
-    return list(_rows(run.steps, run.method in GUARDED))
+    usable = [step for step in run.steps if step.get("accuracy") is not None]
+    return list(_rows(usable, run.method in GUARDED))
 
 
 def _rows(steps: Sequence[Row], guarded: bool) -> Iterator[Row]:
     smooth: Row = {}
     for step in steps:
-        if step.get("accuracy") is None:
-            continue
-        gap = 100 * (step["accuracy"] - step["reference_accuracy"])
+        accuracy, reference = 100 * step["accuracy"], 100 * step["reference_accuracy"]
+        gap = accuracy - reference
         error = 100 * (step.get("standard_error") or 0.0)
         has_floor = guarded and step.get("stage", 1) == 1 and step.get("margin") is not None
         smooth = {
             name: SMOOTHING * smooth.get(name, value) + (1 - SMOOTHING) * value
-            for name, value in {"gap": gap, "tokens": step["tokens"]}.items()
+            for name, value in {"smooth_gap": gap, "smooth_tokens": step["tokens"]}.items()
         }
         yield {
             **{"step": step["step"], "until": step["step"] + 1, "goal": step["goal"]},
             "stage": f"Stage {'I' * int(step.get('stage', 1))}",
-            "accuracy": 100 * step["accuracy"],
-            "reference": 100 * step["reference_accuracy"],
+            **{"accuracy": accuracy, "reference": reference},
             **{"gap": gap, "gap_low": gap - error, "gap_high": gap + error},
             "floor": gap - 100 * step["margin"] if has_floor else None,
             **{"tokens": step["tokens"], "reference_tokens": step["reference_tokens"]},
-            **{"smooth_gap": smooth["gap"], "smooth_tokens": smooth["tokens"]},
+            **smooth,
             "multiplier": step.get("multiplier"),
         }
 
@@ -99,93 +88,57 @@ def caption(found: Sequence[Row]) -> str:
 def spec(found: Sequence[Row]) -> Spec:
     """Panels above each other on one axis of steps."""
     found = thin_out(found, MOST_STEPS)
-    domain = [found[0]["step"] - 1, found[-1]["step"] + 1]
-    x = axis("step", "", scale={"domain": domain, "nice": False})
+    x = axis("step", "", domain=[found[0]["step"] - 1, found[-1]["step"] + 1])
     blank = {**x, "axis": {"labels": False, "ticks": False}}
-    used = [goal for goal in GOALS if goal in {row["goal"] for row in found}]
-    bare = {**x, "axis": None}
-    panels = [_goals(used, bare), _gap(found, blank), _tokens(blank)]
+    panels = [_goals(found, {**x, "axis": None}), _gap(found, blank), _tokens(blank)]
     if any(row["multiplier"] is not None for row in found):
-        line = {"type": "line", "color": PURPLE, "strokeWidth": 2}
-        y = axis("multiplier", "λ", scale={"zero": True})
-        panels.append({"height": 90, "mark": line, "encoding": {"x": blank, "y": y}})
+        line = layer(mark("line", color=style.PURPLE, strokeWidth=2))
+        panels.append(style.panel(90, [line], x=blank, y=axis("multiplier", "λ", zero=True)))
     panels[-1]["encoding"]["x"] = {**x, "title": "training step"}
-    return {
-        "data": {"values": found},
-        "vconcat": [{"width": "1/1", **panel} for panel in panels],
-        "spacing": 14,
-        "resolve": {"scale": {"color": "independent"}},
-    }
+    independent = {"scale": {"color": "independent"}}
+    return {"data": {"values": found}, "vconcat": panels, "spacing": 14, "resolve": independent}
 
 
 def _color(legend: Spec | None = None) -> Spec:
-    scale = {"domain": list(GOALS), "range": list(GOALS.values())}
-    return {"field": "goal", "type": "nominal", "scale": scale, "legend": legend}
+    return style.nominal("goal", GOALS, GOALS.values(), legend)
 
 
-def _goals(used: list[str], x: Spec) -> Spec:
+def _goals(found: Sequence[Row], x: Spec) -> Spec:
+    used = [goal for goal in GOALS if any(row["goal"] == goal for row in found)]
     legend = {"orient": "top", "title": None, "symbolType": "square", "values": used}
-    color = {"color": _color(legend), "tooltip": tooltip(FIELDS)}
-    return {
-        "height": 22,
-        "mark": {"type": "rect", "clip": True},
-        "encoding": {"x": x, "x2": {"field": "until"}, **color},
-    }
+    bars = layer(mark("rect"), x2="until", color=_color(legend), tooltip=tooltip(FIELDS))
+    return style.panel(22, [bars], x=x)
 
 
 def _gap(found: Sequence[Row], x: Spec) -> Spec:
-    y = axis("gap", "accuracy − reference, points")
-    dotted = {"type": "line", "interpolate": "step-after", "strokeDash": [2, 3], "clip": True}
-    across = {"x": {"value": 0}, "x2": {"value": "width"}}
-    bars = {"y": {**y, "field": "gap_low"}, "y2": {"field": "gap_high"}, "color": _color()}
+    dotted = mark("line", interpolate="step-after", strokeDash=[2, 3], color=style.MUTED)
     start = first_of_stage_two(found)
+    stage_two = [] if start is None else [{"step": start, "label": "Stage II"}]
+    text = mark("text", align="left", dx=5, color=style.MUTED)
     layers = [
-        {
-            "data": {"values": [{"gap": 0}]},
-            "mark": {"type": "rule", "color": MUTED},
-            "encoding": {"y": y, **across},
-        },
-        {"mark": {"type": "rule", "opacity": 0.25, "clip": True}, "encoding": bars},
-        {
-            "transform": [{"filter": "isValid(datum.floor)"}],
-            "mark": {**dotted, "color": MUTED},
-            "encoding": {"y": {**y, "field": "floor"}},
-        },
-        _line("smooth_gap", y),
-        _dots("gap", y),
-        *([] if start is None else _stage_two(start)),
+        style.across("gap", (1, 0), [{"gap": 0}]),
+        layer(mark("rule", opacity=0.25), y="gap_low", y2="gap_high", color=_color()),
+        layer(dotted, [row for row in found if row["floor"] is not None], y="floor"),
+        *_line_and_dots("gap"),
+        layer(
+            mark("rule", strokeDash=[4, 4], color=style.MUTED),
+            stage_two,
+            y={"value": 0},
+            y2={"value": "height"},
+        ),
+        layer(text, stage_two, text="label", y={"value": 9}),
     ]
-    return {"height": 210, "encoding": {"x": x}, "layer": layers}
-
-
-def _stage_two(start: int) -> list[Spec]:
-    data = {"values": [{"step": start, "label": "Stage II"}]}
-    text = {"type": "text", "align": "left", "dx": 5, "color": MUTED}
-    return [
-        {"data": data, "mark": {"type": "rule", "strokeDash": [4, 4], "color": MUTED}},
-        {"data": data, "mark": text, "encoding": {"text": {"field": "label"}, "y": {"value": 9}}},
-    ]
+    return style.panel(210, layers, x=x, y=axis("gap", "accuracy − reference, points"))
 
 
 def _tokens(x: Spec) -> Spec:
-    y = axis("tokens", "tokens", scale={"zero": True})
-    reference = {"type": "line", "color": GREY, "clip": True}
-    layers = [
-        {"mark": reference, "encoding": {"y": {**y, "field": "reference_tokens"}}},
-        _line("smooth_tokens", y),
-        _dots("tokens", y),
-    ]
-    return {"height": 130, "encoding": {"x": x}, "layer": layers}
+    reference = layer(mark("line", color=style.GREY), y="reference_tokens")
+    layers = [reference, *_line_and_dots("tokens")]
+    return style.panel(130, layers, x=x, y=axis("tokens", "tokens", zero=True))
 
 
-def _line(field: str, y: Spec) -> Spec:
-    mark = {"type": "line", "color": INK, "strokeWidth": 2, "clip": True}
-    return {"mark": mark, "encoding": {"y": {**y, "field": field}}}
-
-
-def _dots(name: str, y: Spec) -> Spec:
-    return {
-        "params": zoom(name),
-        "mark": {"type": "point", "filled": True, "size": 24, "clip": True},
-        "encoding": {"y": y, "color": _color(), "tooltip": tooltip(FIELDS)},
-    }
+def _line_and_dots(name: str) -> list[Spec]:
+    """The smoothed line, and the steps as dots in the colour of their goal."""
+    dots = layer(mark("point", filled=True, size=24), color=_color(), tooltip=tooltip(FIELDS))
+    line = layer(mark("line", color=style.INK, strokeWidth=2), y=f"smooth_{name}")
+    return [line, style.zoomable(f"zoom_{name}", dots)]

@@ -3,19 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from crt.evaluate.sets import TITLES
+from crt.reporting import style
 from crt.reporting.figure_rows import mean_and_range, with_interval
 from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
-from crt.reporting.style import (
-    MUTED,
-    VERMILLION,
-    Figure,
-    Spec,
-    axis,
-    color_and_shape,
-    side_by_side,
-    tooltip,
-    zoom,
-)
+from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "trajectories", "Accuracy and length over training"
 PANELS = {"len": "Tokens", "acc": "Accuracy, %"}
@@ -33,17 +24,10 @@ def rows(data: ReportData) -> list[Row]:
     series = [group for group in data.groups if group.is_series]
     found = [row for group in series for row in _series_rows(group)]
     evaluated = {id(group.run) for group in series}
-    for run in data.runs:
-        if id(run) not in evaluated:
-            found += _validation_rows(run)
-    return merge_seeds(_first_of_each_seed(found))
-
-
-def _first_of_each_seed(found: Sequence[Row]) -> list[Row]:
-    """Two series of one run on the same sets are not two seeds: the first counts."""
-    keys = ("sets", "curve", "seed", "step")
+    found += [r for run in data.runs if id(run) not in evaluated for r in _validation_rows(run)]
+    keys = ("sets", "curve", "seed", "step")  # a second series of a seed is not a second seed
     first = {tuple(row[key] for key in keys): row for row in reversed(found)}
-    return list(first.values())
+    return merge_seeds(list(first.values()))
 
 
 def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
@@ -56,24 +40,20 @@ def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
             if "acc" not in metrics or "len" not in metrics:
                 continue
             few = key in ("own", "all") and len(metrics["sets"]) <= 2
-            yield {
+            row = {
                 "sets": ", ".join(metrics["sets"]) if few else TITLES[key],
                 **{"curve": curve, "seed": seed, "step": point.step},
                 "recommended": group.is_recommended(point),
-                **_closed(with_interval("acc", metrics["acc"])),
-                **_closed(with_interval("len", metrics["len"])),
             }
-
-
-def _closed(row: Row) -> Row:
-    """An interval that is not known is the value itself."""
-    value = next(iter(row.values()))
-    return {key: value if bound is None else bound for key, bound in row.items()}
+            for name in PANELS:  # an interval that is not known is the value itself
+                bounds = with_interval(name, metrics[name])
+                row |= {k: bounds[name] if v is None else v for k, v in bounds.items()}
+            yield row
 
 
 def _validation_rows(run: RunView) -> Iterator[Row]:
     """From the records beside the checkpoints; step 0 is the reference on the same problems."""
-    records = {step: row for step, row in run.records.items() if row.get("tokens") is not None}
+    records = run.measured_records
     first = next(iter(records.values()), {})
     if first.get("reference_tokens") is not None:
         start = {"accuracy": first["reference_accuracy"], "tokens": first["reference_tokens"]}
@@ -97,8 +77,8 @@ def merge_seeds(found: Sequence[Row]) -> list[Row]:
     return [
         {
             **seeds[0],
+            **(mean_and_range(PANELS, seeds) if len(seeds) > 1 else {}),
             "seeds": len(seeds),
-            **(mean_and_range(tuple(PANELS), seeds) if len(seeds) > 1 else {}),
         }
         for _, seeds in sorted(by_step.items(), key=lambda item: item[0])
     ]
@@ -122,46 +102,31 @@ def caption(found: Sequence[Row]) -> str:
 
 def spec(found: Sequence[Row]) -> Spec:
     """Two panels per group of data sets: tokens and accuracy."""
-    curves = sorted({row["curve"] for row in found})
-    return side_by_side(
-        [
-            _panel([row for row in found if row["sets"] == sets], name, curves, f"z{i}{name}")
-            for i, sets in enumerate(dict.fromkeys(row["sets"] for row in found))
-            for name in PANELS
-        ]
-    )
+    curves = {row["curve"] for row in found}
+    panels = [
+        _panel([row for row in found if row["sets"] == sets], name, curves, f"zoom{i}{name}")
+        for i, sets in enumerate(dict.fromkeys(row["sets"] for row in found))
+        for name in PANELS
+    ]
+    return style.side_by_side(panels)
 
 
-def _panel(part: list[Row], name: str, curves: list[str], key: str) -> Spec:
-    y = axis(name, "", scale={"zero": name == "len"})
+def _panel(part: list[Row], name: str, curves: set[str], key: str) -> Spec:
+    x = axis("step", "training step", nice=False, padding=9)
+    y = axis(name, zero=name == "len")
+    color, shape = style.color_and_shape("curve", curves)
     fields = {"": "curve", "step": "step", "tokens": "len:.1f", "accuracy %": "acc:.1f"}
     fields |= {"from": f"{name}_low:.1f", "to": f"{name}_high:.1f"}
-    marker = color_and_shape("curve", curves)
-    x = axis("step", "training step", scale={"nice": False, "padding": 9})
     start = [row for row in part if row["step"] == 0][:1] if name == "acc" else []
-    dashed = {"type": "rule", "color": MUTED, "strokeDash": [4, 4], "clip": True}
-    across = {"x": {"value": 0}, "x2": {"value": "width"}, "color": {"value": MUTED}}
-    band = {"y": {**y, "field": f"{name}_low"}, "y2": {"field": f"{name}_high"}}
-    ring = {"type": "point", "filled": False, "size": 260, "strokeWidth": 2, "clip": True}
-    return {
-        "title": f"{PANELS[name]} · {part[0]['sets']}",
-        "width": "1/2",
-        "height": 220,
-        "data": {"values": part},
-        "encoding": {"x": x, "color": marker["color"]},
-        "layer": [
-            {"mark": {"type": "area", "opacity": 0.16, "clip": True}, "encoding": band},
-            {"data": {"values": start}, "mark": dashed, "encoding": {"y": y, **across}},
-            {"mark": {"type": "line", "strokeWidth": 2, "clip": True}, "encoding": {"y": y}},
-            {
-                "transform": [{"filter": "datum.recommended"}],
-                "mark": ring,
-                "encoding": {"y": y, "color": {"value": VERMILLION}},
-            },
-            {
-                "params": zoom(key),
-                "mark": {"type": "point", "filled": True, "size": 55, "clip": True},
-                "encoding": {"y": y, "shape": marker["shape"], "tooltip": tooltip(fields)},
-            },
-        ],
-    }
+    recommended = [row for row in part if row["recommended"]]
+    ring = mark("point", size=260, strokeWidth=2, opacity=1)
+    dots = mark("point", filled=True, size=55)
+    layers = [
+        layer(mark("area", opacity=0.16), y=f"{name}_low", y2=f"{name}_high"),
+        style.across(name, data=start),
+        layer(mark("line", strokeWidth=2)),
+        layer(ring, recommended, color={"value": style.VERMILLION}),
+        style.zoomable(key, layer(dots, shape=shape, tooltip=tooltip(fields))),
+    ]
+    title = f"{PANELS[name]} · {part[0]['sets']}"
+    return {"title": title, **style.panel(220, layers, part, x=x, y=y, color=color)}

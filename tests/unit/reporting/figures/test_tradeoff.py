@@ -7,6 +7,7 @@ from crt.reporting.figure_rows import method_rows
 from crt.reporting.figures import tradeoff
 from crt.reporting.figures.labels import find_crowd, place_labels, spread_apart
 from crt.reporting.load import ReportData, load_report_data
+from crt.reporting.style import axis
 
 
 def test_the_front_holds_who_nobody_beats():
@@ -60,10 +61,10 @@ def test_a_crowd_is_enlarged():
     (figure,) = tradeoff.figures(methods(*crowd, 60.0))
     whole, close = figure.spec["concat"]
     assert texts(whole) == {"base", "m60.0"} and texts(close) == {f"m{n}" for n in crowd}
-    # lengths from 20 to 23.5 with 15 % of margin, and names in the right 42 % of the panel
+    # lengths from 20 to 23.5 with 15 % of margin; names of five letters take 5 × 6.3 of 300 pixels
     left, right = close["encoding"]["x"]["scale"]["domain"]
     assert left == pytest.approx(20 - 0.525)
-    assert right - left == pytest.approx((3.5 + 2 * 0.525) / 0.58)
+    assert right - left == pytest.approx((3.5 + 2 * 0.525) / (1 - 0.05 - 5 * 6.3 / 300))
 
 
 def test_the_largest_crowd_counts_and_three_are_none():
@@ -85,15 +86,16 @@ def test_a_name_that_would_cover_another_is_left_out():
         return {"label": name, "len": length, "acc": 50.0, "group": name, "order": 0}
 
     apart = [point("first", 50.0), point("second", 50.0)]
-    placed = place_labels(apart, apart, "acc", (0, 100), (0, 100), 200)
+    x, y = axis("len", domain=[0, 100]), axis("acc", domain=[0, 100])
+    placed = place_labels(apart, apart, x, y, 200)
     assert [(row["label"], row["align"]) for row in placed] == [
         ("first", "left"),
         ("second", "right"),
     ]
     many = [point(f"name-{i}", 50.0) for i in range(12)]  # six places around one point
-    assert len(place_labels(many, many, "acc", (0, 100), (0, 100), 200)) <= 6
+    assert len(place_labels(many, many, x, y, 200)) <= 6
     edge = [point("at the edge", 99.0)]
-    assert place_labels(edge, edge, "acc", (0, 100), (0, 100), 200)[0]["align"] == "right"
+    assert place_labels(edge, edge, x, y, 200)[0]["align"] == "right"
 
 
 def test_seeds_that_agree_are_drawn():
