@@ -127,16 +127,16 @@ def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, li
 
     Questions are packed until the budget of bytes is used up, those of the figures before others.
     """
-    found = problem_trajectories(group)
+    trajectories = problem_trajectories(group)
     problems = group.problems()
     result = group.points.index(group.result) if group.result else 0
     columns = sorted({*spaced(len(group.points), MOST_COLUMNS), result})
-    wanted = _fitting(found, columns, example_questions(group), budget)
-    selected = [_select(group, place, {found.keys[n] for n in wanted}) for place in columns]
+    wanted = _fitting(trajectories, columns, example_questions(group), budget)
+    selected = [_select(group, place, {trajectories.keys[n] for n in wanted}) for place in columns]
     truncated = group.points[0].evaluation.manifest["truncated"]
     chunks: dict[int, str] = {}
     for number in wanted:
-        key = found.keys[number]
+        key = trajectories.keys[number]
         problem = problems.get(key, {})
         answers = [list(column.get(key, Selection()).rows(truncated)) for column in selected]
         chunk = pack_question(problem.get("question", key[1]), problem.get("answer", ""), answers)
@@ -156,21 +156,21 @@ def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, li
                 "data": visible(key[0]),
                 "text": _one_line(str(problems.get(key, {}).get("question", key[1]))),
                 "chunk": numbers.get(number),
-                "acc": _rounded(100 * found.accuracy[:, number]),
-                "len": _rounded(found.length[:, number]),
+                "acc": _rounded(100 * trajectories.accuracy[:, number]),
+                "len": _rounded(trajectories.length[:, number]),
             }
-            for number, key in enumerate(found.keys)
+            for number, key in enumerate(trajectories.keys)
         ],
     }
     return index, list(chunks.values())
 
 
 def _fitting(
-    found: ProblemTrajectories, columns: Sequence[int], first: Sequence[int], budget: int
+    trajectories: ProblemTrajectories, columns: Sequence[int], first: Sequence[int], budget: int
 ) -> list[int]:
     """Questions in the order of their interest, as many as will about fit."""
-    rest = [n for n in _spread_order(len(found.keys)) if n not in set(first)]
-    tokens = np.nan_to_num(found.length[list(columns)], nan=1000.0)
+    rest = [n for n in _spread_order(len(trajectories.keys)) if n not in set(first)]
+    tokens = np.nan_to_num(trajectories.length[list(columns)], nan=1000.0)
     sizes = 2.5 * np.minimum(CHARACTERS_PER_TOKEN * tokens, HEAD + TAIL) / PACKING
     order = [*first, *rest]
     within = np.cumsum(sizes.sum(axis=0)[order]) <= 1.5 * budget  # rough; packing decides
@@ -189,13 +189,13 @@ def _select(
     group: EvaluationGroup, place: int, wanted: set[ProblemKey]
 ) -> dict[ProblemKey, Selection]:
     evaluation = group.points[place].evaluation
-    found: dict[ProblemKey, Selection] = {}
+    selections: dict[ProblemKey, Selection] = {}
     for record in evaluation.rollouts():
         key = (record.data, record.problem_id)
         if key in wanted:
             verdict = standing(record, evaluation.manifest["truncated"])
-            found.setdefault(key, Selection()).add(record, verdict)
-    return found
+            selections.setdefault(key, Selection()).add(record, verdict)
+    return selections
 
 
 def _one_line(text: str) -> str:
@@ -242,7 +242,7 @@ def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[R
 
     A run that is resumed takes steps back, so a file may go while it is read.
     """
-    found: dict[str, dict[int, list[Record]]] = {}
+    responses_by_problem: dict[str, dict[int, list[Record]]] = {}
     opened = Run(run.path, run.config)
     for step in steps:
         try:
@@ -250,9 +250,11 @@ def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[R
         except CrtError:
             continue
         for row in rows:
-            responses = found.setdefault(str(row["problem_id"]), {}).setdefault(step, [])
+            responses = responses_by_problem.setdefault(str(row["problem_id"]), {}).setdefault(
+                step, []
+            )
             responses.append(_record(row, len(responses)))
-    return found
+    return responses_by_problem
 
 
 def _record(row: Row, number: int) -> Record:
@@ -293,5 +295,5 @@ def _accuracy(records: Sequence[Record]) -> float:
 
 
 def _mean(values: Sequence[Any]) -> float:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else float("nan")
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if present else float("nan")

@@ -51,5 +51,5 @@ def data_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return f"⟨U+{ord(found[0]):04X}⟩"
+def _spelled(match: re.Match[str]) -> str:
+    return f"⟨U+{ord(match[0]):04X}⟩"

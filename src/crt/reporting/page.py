@@ -250,11 +250,11 @@ def _cell(row: Row, column: Column) -> Html:
 
 
 def _certificate_cell(row: Row) -> Html:
-    found = row.get("certificate")
-    if not found:
+    certificate = row.get("certificate")
+    if not certificate:
         return tag("span", "–", class_="dim")
-    bound = f"{100 * found['lower_bound']:+.1f} points".replace("-", MINUS)
-    word = tag("b", "passed", class_="passed") if found["held"] else tag("span", "not passed")
+    bound = f"{100 * certificate['lower_bound']:+.1f} points".replace("-", MINUS)
+    word = tag("b", "passed", class_="passed") if certificate["held"] else tag("span", "not passed")
     return joined(word, tag("small", f"≥ {bound}"))
 
 
@@ -262,9 +262,9 @@ def _badge(data: ReportData) -> Html:
     """The certificate at a glance."""
     if data.methods:  # one for each method: not one for the page
         return Html("")
-    found = summary.certificate(data)
-    sign = {"passed": "✓", "open": "!", "none": "…"}[found.state]
-    return tag("p", tag("b", sign), found.badge, class_=f"badge {found.state}")
+    certificate = summary.certificate(data)
+    sign = {"passed": "✓", "open": "!", "none": "…"}[certificate.state]
+    return tag("p", tag("b", sign), certificate.badge, class_=f"badge {certificate.state}")
 
 
 def _warnings(data: ReportData) -> Html:

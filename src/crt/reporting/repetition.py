@@ -39,8 +39,9 @@ def pieces(text: str) -> list[Piece]:
     paint = bytearray(len(text))
     for start, end in _repeats(text):
         paint[start:end] = b"\1" * (end - start)
-    for found in _DOUBT.finditer(text):
-        paint[found.start() : found.end()] = b"\2" * (found.end() - found.start())
+    for doubt in _DOUBT.finditer(text):
+        start, end = doubt.span()
+        paint[start:end] = b"\2" * (end - start)
     parts: list[Piece] = []
     place = 0
     for colour, run in groupby(paint):
@@ -62,14 +63,14 @@ def _repeats(text: str) -> Iterator[tuple[int, int]]:
     equations: set[str] = set()
     for start, end in _sentences(text):
         sentence = _plain(text[start:end])
-        found = list(_equations(text[start:end]))
-        substantial = len(sentence.split()) >= FEWEST_WORDS or bool(found)
+        formulas = list(_equations(text[start:end]))
+        substantial = len(sentence.split()) >= FEWEST_WORDS or bool(formulas)
         if substantial and sentence in sentences:
             yield start, end
         else:
-            yield from ((start + a, start + b) for a, b, plain in found if plain in equations)
+            yield from ((start + a, start + b) for a, b, plain in formulas if plain in equations)
         sentences.add(sentence)
-        equations |= {plain for _, _, plain in found}
+        equations |= {plain for _, _, plain in formulas}
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:

@@ -53,18 +53,18 @@ def certificate(data: ReportData) -> Certificate:
     """Of the result against the base, over all data sets."""
     group = best_group(data)
     result = group.result if group else None
-    found = result.versus_base.get("certificate") if result else None
-    if not found:
+    bounds = result.versus_base.get("certificate") if result else None
+    if not bounds:
         return Certificate("none", "no certificate yet", "There is no certificate yet.")
-    allowed = _points(100 * found["tolerance"])
-    lost = -100 * found["lower_bound"]
+    allowed = _points(100 * bounds["tolerance"])
+    lost = -100 * bounds["lower_bound"]
     bound = f"lost at most {_points(lost)}" if lost > 0 else "lost nothing"
-    if found["held"]:
+    if bounds["held"]:
         sentence = f"The certificate passed: with 95 % confidence accuracy {bound}"
         return Certificate(
             "passed", f"certificate passed · {allowed}", f"{sentence} ({allowed} allowed)."
         )
-    why = "" if found["problems"] >= 10 else " It rests on too few problems."
+    why = "" if bounds["problems"] >= 10 else " It rests on too few problems."
     sentence = (
         f"The certificate did not pass: accuracy may have lost {_points(lost)}, and {allowed} "
         f"{'is' if allowed == '1 point' else 'are'} allowed.{why}"
@@ -176,7 +176,7 @@ def _sensitivity_sentences(data: ReportData) -> list[str]:
     rows = sensitivity_rows(data.sensitivity)
     seeds = max(row["seeds"] for row in rows)
     names = ", ".join(dict.fromkeys(row["title"] for row in rows))
-    found = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
+    result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
     for name, title, digits, unit in (("acc", "Accuracy", 1, "%"), ("len", "Length", 0, "tokens")):
         known = [row for row in rows if row[name] is not None]
         ends = [end(known, key=itemgetter(name)) for end in (min, max)] if known else []
@@ -184,8 +184,8 @@ def _sensitivity_sentences(data: ReportData) -> list[str]:
             low, high = (
                 f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})" for row in ends
             )
-            found.append(f"{title} goes from {low} to {high}.")
-    return [*found, OVER_SEEDS]
+            result.append(f"{title} goes from {low} to {high}.")
+    return [*result, OVER_SEEDS]
 
 
 def base_accuracies(data: ReportData) -> str:

@@ -142,18 +142,18 @@ def test_the_explorer_switches_questions(report, reader):
     found.explorer()
     page = found.page
     page.locator("#questions button").nth(3).click()
-    expect(page.locator(".asked")).to_have_text("What is 3 + 1?")
+    expect(page.locator(".question")).to_have_text("What is 3 + 1?")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".asked")).to_have_text("What is 4 + 1?")
+    expect(page.locator(".question")).to_have_text("What is 4 + 1?")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".asked")).to_have_text("What is 3 + 1?")
+    expect(page.locator(".question")).to_have_text("What is 3 + 1?")
     expect(page.locator("#questions [aria-current]")).to_contain_text("4 ·")
     expect(page).to_have_url(re.compile(r"#q=0\.3$"))
 
 
 def test_a_question_can_be_linked_to(report, reader):
     found = reader().open(report, "#q=0.5")
-    expect(found.page.locator(".asked")).to_have_text("What is 5 + 1?")
+    expect(found.page.locator(".question")).to_have_text("What is 5 + 1?")
 
 
 def test_answers_stand_side_by_side_and_can_be_chosen(report, reader):
@@ -177,7 +177,7 @@ def test_searching_and_sorting(report, reader):
     page = found.page
     page.fill("#search", "is 7")
     expect(page.locator("#questions li")).to_have_count(1)
-    expect(page.locator(".asked")).to_have_text("What is 7 + 1?")
+    expect(page.locator(".question")).to_have_text("What is 7 + 1?")
     page.fill("#search", "no such thing")
     expect(page.locator("#questions")).to_have_text("No question is like that.")
     page.fill("#search", "")
@@ -212,7 +212,7 @@ def test_hostile_output_stays_inert(evaluated, reader, tmp_path):
     page = found.page
     page.locator("#cases svg path[aria-roledescription]").first.hover(force=True)
     shown = HOSTILE.replace("\u202e", "⟨U+202E⟩").replace("\u202c", "⟨U+202C⟩")
-    said_here, asked_here = page.locator(".answer .said").first, page.locator(".asked")
+    said_here, asked_here = page.locator(".answer .response").first, page.locator(".question")
     assert soon(page, lambda: said_here.text_content() == shown == asked_here.text_content())
     assert page.evaluate("window.hacked") is None
     assert page.locator("img, iframe, main style").count() == 0
@@ -302,7 +302,7 @@ def test_a_case_opens_its_answers(report, reader):
     y = row.bounding_box()["y"] + 6
     cell = page.locator("#cases svg path[aria-roledescription='rect mark']").first
     page.mouse.click(cell.bounding_box()["x"] + 4, y)
-    expect(page.locator(".asked")).to_have_text("What is 11 + 1?")
+    expect(page.locator(".question")).to_have_text("What is 11 + 1?")
 
 
 def test_a_figure_can_be_enlarged(report, reader):

@@ -83,13 +83,13 @@
     if (!question) return;
     state.question = number;
     mark();
-    const held = question.chunk === null ? null : await answers(question.chunk);
+    const packed = question.chunk === null ? null : await answers(question.chunk);
     if (state.question !== number) return; // another one was asked for meanwhile
-    const head = element("p", "asked", held?.question ?? question.text);
+    const head = element("p", "question", packed?.question ?? question.text);
     const gold = element("p", "gold", "Right answer: ");
-    gold.append(element("b", "", held ? held.answer || "unknown here" : "not in this page"));
+    gold.append(element("b", "", packed ? packed.answer || "unknown here" : "not in this page"));
     gold.append(` · ${question.data}`);
-    reading.replaceChildren(head, gold, picks(group), columns(group, question, held));
+    reading.replaceChildren(head, gold, picks(group), columns(group, question, packed));
     history.replaceState(null, "", `#q=${state.group}.${number}`);
   }
 
@@ -107,16 +107,16 @@
     return row;
   }
 
-  function columns(group, question, held) {
+  function columns(group, question, packed) {
     const row = element("div", "answers");
-    if (!held) {
+    if (!packed) {
       row.append(element("p", "note", "Its answers were left out to keep the page small: see the evaluations' folders, or give --texts."));
       return row;
     }
     const places = group.columns.map((column, place) => place).filter((place) => group.columns[place].texts);
     places.forEach((place, order) => {
-      const said = held.columns[order].length > 0 || group.rollouts > 0;
-      if (said && (state.columns.has(place) || !group.rollouts)) row.append(card(group.columns[place], place, question, held.columns[order]));
+      const present = packed.columns[order].length > 0 || group.rollouts > 0;
+      if (present && (state.columns.has(place) || !group.rollouts)) row.append(card(group.columns[place], place, question, packed.columns[order]));
     });
     return row;
   }
@@ -141,12 +141,12 @@
     if (answer.redundant) chip(`${answer.redundant} % repeats or doubts`);
     if (answer.cut) chip("cut off");
     if (answer.verdict !== "correct" && answer.extracted !== null) chip(`answers ${answer.extracted}`);
-    box.append(chips, said(answer.pieces));
+    box.append(chips, markedText(answer.pieces));
     return box;
   }
 
-  function said(pieces) {
-    const text = element("p", "said");
+  function markedText(pieces) {
+    const text = element("p", "response");
     for (const [kind, piece] of pieces) {
       if (kind === 3) text.append(element("span", "gap", `${Number(piece).toLocaleString("en")} characters are left out here`));
       else if (kind) text.append(element("mark", kind === 1 ? "repeat" : "doubt", piece));
@@ -166,10 +166,10 @@
     const here = questions.filter((question) => question.chunk !== null).length;
     const left = places.length < every.length ? `, at ${places.length} of ${every.length} checkpoints` : "";
     if (!groups[number].rollouts) {
-      at("held").textContent = `What the policy answered in ${every.length} steps of training; nothing was evaluated yet.`;
+      at("coverage").textContent = `What the policy answered in ${every.length} steps of training; nothing was evaluated yet.`;
       return fill();
     }
-    at("held").textContent = here === questions.length && !left
+    at("coverage").textContent = here === questions.length && !left
       ? `All ${here.toLocaleString("en")} questions, with up to three answers of each model: the first that was sampled, the shortest right one, a wrong one. Shown side by side.`
       : `The numbers of all ${questions.length.toLocaleString("en")} questions, and the answers to ${here.toLocaleString("en")} of them${left}: of each the first that was sampled, the shortest right one, a wrong one. The rest is left out to keep the page small.`;
     fill();

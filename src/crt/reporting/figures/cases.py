@@ -31,29 +31,29 @@ def figures(data: ReportData) -> list[Figure]:
     cases: list[Figure] = []
     failures: list[Figure] = []
     for group in checkpoint_groups(data):
-        found = problem_trajectories(group)
+        problems = problem_trajectories(group)
         texts = {key: str(row["question"]) for key, row in group.problems().items()}
-        chosen = spread_ranks(found.length[0], QUESTIONS)
-        shown = list(cells(found, chosen, texts))
+        chosen = spread_ranks(problems.length[0], QUESTIONS)
+        shown = list(cells(problems, chosen, texts))
         if shown:
-            caption = _case_caption(len(chosen), len(found.keys))
+            caption = _case_caption(len(chosen), len(problems.keys))
             cases.append(Figure(CASES, "Case study", grid(shown), caption, group.label))
         panels = [
-            {"title": mode, **grid(list(cells(found, examples, texts)))}
-            for mode, examples in failure_examples(group, found).items()
+            {"title": mode, **grid(list(cells(problems, examples, texts)))}
+            for mode, examples in failure_examples(group, problems).items()
             if examples
         ]
         if panels:
-            spec, caption = {"vconcat": panels, "spacing": 18}, _failure_caption(found)
+            spec, caption = {"vconcat": panels, "spacing": 18}, _failure_caption(problems)
             failures.append(Figure(FAILURES, "Failure modes", spec, caption, group.label))
     return [*cases, *failures]
 
 
 def example_questions(group: EvaluationGroup) -> list[int]:
     """The places of the questions that the figures show, whose answers a reader will want."""
-    found = problem_trajectories(group)
-    failed = failure_examples(group, found).values()
-    chosen = [*spread_ranks(found.length[0], QUESTIONS), *(n for part in failed for n in part)]
+    problems = problem_trajectories(group)
+    failed = failure_examples(group, problems).values()
+    chosen = [*spread_ranks(problems.length[0], QUESTIONS), *(n for part in failed for n in part)]
     return list(dict.fromkeys(chosen))
 
 
@@ -66,14 +66,18 @@ def spread_ranks(lengths: Array, count: int) -> list[int]:
     return ranked[np.linspace(0, len(ranked) - 1, count).round().astype(int)].tolist()
 
 
-def failure_examples(group: EvaluationGroup, found: ProblemTrajectories) -> Mapping[str, list[int]]:
+def failure_examples(
+    group: EvaluationGroup, problems: ProblemTrajectories
+) -> Mapping[str, list[int]]:
     """Failure mode → places of its clearest examples; none without a trajectory of points."""
-    if len(found.columns) < 3 or not (group.is_series or group.run):
+    if len(problems.columns) < 3 or not (group.is_series or group.run):
         return {}
-    lost = found.accuracy[0] - found.accuracy[-1]
+    lost = problems.accuracy[0] - problems.accuracy[-1]
     return {
-        "Accuracy erosion": _clearest(eroded(found.accuracy, found.length), lost),
-        "Length churn": _clearest(churned(found.accuracy, found.length), excess(found.length)),
+        "Accuracy erosion": _clearest(eroded(problems.accuracy, problems.length), lost),
+        "Length churn": _clearest(
+            churned(problems.accuracy, problems.length), excess(problems.length)
+        ),
     }
 
 
@@ -111,11 +115,11 @@ def _case_caption(shown: int, total: int) -> str:
     )
 
 
-def _failure_caption(found: ProblemTrajectories) -> str:
-    both = (found.accuracy, found.length)
+def _failure_caption(problems: ProblemTrajectories) -> str:
+    both = (problems.accuracy, problems.length)
     worse, better, to_and_fro = (int(mode(*both).sum()) for mode in (eroded, gained, churned))
     return (
-        f"Accuracy erosion: {worse} of {len(found.keys):,} questions became shorter and lost at "
+        f"Accuracy erosion: {worse} of {len(problems.keys):,} questions became shorter and lost at "
         f"least {100 * DROP:.0f} points ({better} became shorter and gained as much, which tells "
         f"how much is chance). Length churn: {to_and_fro} walked at least {100 * EXCESS:.0f} % of "
         f"the base's length to and fro while accuracy stayed within {100 * DROP:.0f} points."
@@ -123,15 +127,18 @@ def _failure_caption(found: ProblemTrajectories) -> str:
 
 
 def cells(
-    found: ProblemTrajectories, chosen: Sequence[int], texts: Mapping[ProblemKey, str]
+    problems: ProblemTrajectories, chosen: Sequence[int], texts: Mapping[ProblemKey, str]
 ) -> Iterator[Row]:
     """A row per chosen problem and checkpoint."""
     for number in chosen:
-        key = found.keys[number]
+        key = problems.keys[number]
         text = " ".join(texts.get(key, key[1]).split())
         label = text if len(text) <= SNIPPET else f"{text[: SNIPPET - 1]}…"
-        for place, column in enumerate(found.columns):
-            acc, tokens = float(found.accuracy[place, number]), float(found.length[place, number])
+        for place, column in enumerate(problems.columns):
+            acc, tokens = (
+                float(problems.accuracy[place, number]),
+                float(problems.length[place, number]),
+            )
             if not (math.isnan(acc) or math.isnan(tokens)):
                 yield {
                     **{"question": number, "column": column, "order": place},
@@ -140,10 +147,10 @@ def cells(
                 }
 
 
-def grid(found: Sequence[Row]) -> Spec:
+def grid(rows: Sequence[Row]) -> Spec:
     """One panel; the page opens a question that is clicked on."""
-    columns = [name for _, name in sorted({(row["order"], row["column"]) for row in found})]
-    labels = list(dict.fromkeys(row["label"] for row in found))
+    columns = [name for _, name in sorted({(row["order"], row["column"]) for row in rows})]
+    labels = list(dict.fromkeys(row["label"] for row in rows))
     bare = {"domain": False, "ticks": False}
     top = {**bare, "orient": "top", "labelAngle": -35 if max(map(len, columns)) > 6 else 0}
     left = {**bare, "labelLimit": 260, "labelPadding": 8}
@@ -167,7 +174,7 @@ def grid(found: Sequence[Row]) -> Spec:
     panel = style.panel(
         {"step": CELL},
         layers,
-        found,
+        rows,
         x={"field": "column", "sort": columns, "axis": top, **tight},
         y={"field": "label", "sort": labels, "axis": left, **tight},
         tooltip=tooltip(FIELDS),  # for the field and the circle on it

@@ -23,45 +23,45 @@ FIELDS = {"": "label", "of": "kind", "tokens": "len:.1f", "R_zip": "value:.3f"}
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all groups or methods."""
-    found = rows(data)
-    many = len({row["curve"] for row in found}) > MANY
+    rows = make_rows(data)
+    many = len({row["curve"] for row in rows}) > MANY
     inches = style.PAGE_INCHES if many else 1.25 * style.COLUMN_INCHES
-    return [Figure(KEY, TITLE, spec(found), CAPTION, "", inches)] if len(found) > 1 else []
+    return [Figure(KEY, TITLE, spec(rows), CAPTION, "", inches)] if len(rows) > 1 else []
 
 
-def rows(data: ReportData) -> list[Row]:
+def make_rows(data: ReportData) -> list[Row]:
     """A row per evaluation or method and kind of response."""
-    found = method_rows(data)
-    if not found:
-        found = [row for group in checkpoint_groups(data) for row in group_rows(group)]
-    few = len({row["curve"] for row in found}) <= FEW
+    rows = method_rows(data)
+    if not rows:
+        rows = [row for group in checkpoint_groups(data) for row in group_rows(group)]
+    few = len({row["curve"] for row in rows}) <= FEW
     kept = ("curve", "group", "order", "len", "is_base")
     return [
         {**{key: row[key] for key in kept}, "kind": kind, "value": row[name], "label": row["name"]}
         for name, kind in KINDS.items()
-        for row in found
+        for row in rows
         if (few or name == "r_zip") and row.get(name) is not None and row["len"] is not None
     ]
 
 
-def spec(found: Sequence[Row]) -> Spec:
+def spec(rows: Sequence[Row]) -> Spec:
     """One line per curve and kind, in the order of training."""
-    color, shape = style.color_and_shape("curve", [row["curve"] for row in found])
-    kinds = list(dict.fromkeys(row["kind"] for row in found))
+    color, shape = style.color_and_shape("curve", [row["curve"] for row in rows])
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
     legend = {"orient": "top", "title": None, "symbolSize": 500} if len(kinds) > 1 else None
     dash = style.nominal("kind", kinds, [DASHES[kind] for kind in kinds], legend)
-    x = axis("len", "tokens per response", domain=_domain([row["len"] for row in found]))
-    y = axis("value", "R_zip", domain=_domain([row["value"] for row in found]))
-    whole = [row for row in found if row["kind"] == KINDS["r_zip"]]
+    x = axis("len", "tokens per response", domain=_domain([row["len"] for row in rows]))
+    y = axis("value", "R_zip", domain=_domain([row["value"] for row in rows]))
+    whole = [row for row in rows if row["kind"] == KINDS["r_zip"]]
     last = {row["group"]: row for row in whole}
     named = [row for row in whole if row["is_base"] or row is last[row["group"]]]
     dots = mark("point", filled=True, size=60)
     layers = [
         layer(mark("line", strokeWidth=1.6), detail="group", order="order", strokeDash=dash),
-        *label_layers(place_labels(named, found, x, y, HEIGHT)),
+        *label_layers(place_labels(named, rows, x, y, HEIGHT)),
         style.zoomable("redundancy", layer(dots, shape=shape, tooltip=tooltip(FIELDS))),
     ]
-    return style.panel(HEIGHT, layers, found, x=x, y=y, color=color)
+    return style.panel(HEIGHT, layers, rows, x=x, y=y, color=color)
 
 
 def _domain(values: Sequence[float]) -> list[float]:

@@ -15,11 +15,11 @@ OWN, OTHER = "the recipe's own value", "another value"
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all settings."""
-    found = rows(data)
-    return [Figure(KEY, TITLE, spec(found), caption(found))] if len(found) > 1 else []
+    rows = make_rows(data)
+    return [Figure(KEY, TITLE, spec(rows), caption(rows))] if len(rows) > 1 else []
 
 
-def rows(data: ReportData) -> list[Row]:
+def make_rows(data: ReportData) -> list[Row]:
     """A row per setting and value; long words are broken into lines."""
     return [
         {
@@ -31,9 +31,9 @@ def rows(data: ReportData) -> list[Row]:
     ]
 
 
-def caption(found: Sequence[Row]) -> str:
+def caption(rows: Sequence[Row]) -> str:
     """How to read it."""
-    seeds = max(row["seeds"] for row in found)
+    seeds = max(row["seeds"] for row in rows)
     return (
         f"One setting at a time, the others as the recipe has them. Points are means over up to "
         f"{seeds} seeds, bars their range; the scale of a metric is the same for all settings. "
@@ -42,30 +42,30 @@ def caption(found: Sequence[Row]) -> str:
     )
 
 
-def spec(found: Sequence[Row]) -> Spec:
+def spec(rows: Sequence[Row]) -> Spec:
     """A line of three panels per setting."""
     by_setting: dict[str, list[Row]] = {}
-    for row in found:
+    for row in rows:
         by_setting.setdefault(row["setting"], []).append(row)
-    scales = {name: (domain(found, name), _reference(found, name)) for name in PANELS}
+    scales = {name: (domain(rows, name), _reference(rows, name)) for name in PANELS}
     panels = [_panel(part, name, *scales[name]) for part in by_setting.values() for name in PANELS]
     return style.side_by_side(panels, len(PANELS))
 
 
-def domain(found: Sequence[Row], name: str) -> list[float]:
+def domain(rows: Sequence[Row], name: str) -> list[float]:
     """From the lowest to the highest of all settings, with a margin, and the dashed line."""
-    ends = [row[f"{name}{end}"] for row in found for end in ("_low", "_high")]
-    known = [value for value in [*ends, *_reference(found, name)] if value is not None]
+    ends = [row[f"{name}{end}"] for row in rows for end in ("_low", "_high")]
+    known = [value for value in [*ends, *_reference(rows, name)] if value is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     margin = 0.08 * (high - low) or 0.5
     return [low - margin, high + margin]
 
 
-def _reference(found: Sequence[Row], name: str) -> list[float]:
+def _reference(rows: Sequence[Row], name: str) -> list[float]:
     """Where the dashed line stands: the base's value, if the panel has one."""
     if name == "aes2":
         return [0.0]
-    known = [row["base_acc"] for row in found if row["base_acc"] is not None]
+    known = [row["base_acc"] for row in rows if row["base_acc"] is not None]
     return [sum(known) / len(known)] if name == "acc" and known else []
 
 

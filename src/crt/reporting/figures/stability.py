@@ -23,21 +23,21 @@ FIELDS = {
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all evaluations or methods."""
-    found = rows(data)
-    short = all(len(row["name"]) <= 20 for row in found)
+    rows = make_rows(data)
+    short = all(len(row["name"]) <= 20 for row in rows)
     inches = 6.0 if short else style.PAGE_INCHES
-    return [Figure(KEY, TITLE, spec(found), CAPTION, "", inches)] if found else []
+    return [Figure(KEY, TITLE, spec(rows), CAPTION, "", inches)] if rows else []
 
 
-def rows(data: ReportData) -> list[Row]:
+def make_rows(data: ReportData) -> list[Row]:
     """Three rows per evaluation but the base, or per method."""
-    found = method_rows(data)
-    if not found:
+    rows = method_rows(data)
+    if not rows:
         groups = main_groups(data)
-        found = [row for group in groups for row in group_rows(group)]
+        rows = [row for group in groups for row in group_rows(group)]
         if len(groups) > 1:
-            found = [{**row, "name": f"{row['group']} · {row['name']}"} for row in found]
-    known = [row for row in found if all(row[key] is not None for key in KINDS)]
+            rows = [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
+    known = [row for row in rows if all(row[key] is not None for key in KINDS)]
     return [part for row in known for part in _parts(row)]
 
 
@@ -59,9 +59,9 @@ def _parts(row: Row) -> list[Row]:
     return parts
 
 
-def spec(found: Sequence[Row]) -> Spec:
+def spec(rows: Sequence[Row]) -> Spec:
     """One bar of 100 % per name."""
-    names = list(dict.fromkeys(row["name"] for row in found))
+    names = list(dict.fromkeys(row["name"] for row in rows))
     y = {"field": "name", "type": "nominal", "sort": names, "title": None}
     x = axis("start", "% of the problems that got shorter", domain=[0, 100])
     color = style.nominal("kind", KINDS.values(), COLORS, style.LEGEND)
@@ -73,5 +73,5 @@ def spec(found: Sequence[Row]) -> Spec:
         layer(mark("bar", height={"band": 0.62}), x2="end", color=color),
         {"transform": wide_enough} | layer(number, x="middle", text="label", color=text_color),
     ]
-    told = tooltip(FIELDS)  # for the bars and the numbers on them
-    return style.panel(46 * len(names), layers, found, x=x, y=y, tooltip=told)
+    hovered = tooltip(FIELDS)  # for the bars and the numbers on them
+    return style.panel(46 * len(names), layers, rows, x=x, y=y, tooltip=hovered)

@@ -38,14 +38,14 @@ def figures(data: ReportData) -> list[Figure]:
     if methods:
         return _figure(methods, "", "Bars are the range over seeds.")
     main, every = main_groups(data), checkpoint_groups(data)
-    found: list[Figure] = []
+    result: list[Figure] = []
     for groups in [main] if main == every else [main, every]:
         rows = [row for group in groups for row in group_rows(group)]
         problems = "; ".join(dict.fromkeys(group.data_label for group in groups))
         label = problems if groups is main else f"every checkpoint: {problems}"
         note = f"Measured on {problems}. Bars are the 95 % interval over problems."
-        found += _figure(rows, label, note)
-    return found
+        result += _figure(rows, label, note)
+    return result
 
 
 def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
@@ -173,7 +173,7 @@ def _layers(
         ),
         layer(mark("rule", opacity=0.5), shown, y="acc_low", y2="acc_high", color=color),
         layer(ring, recommended),
-        style.zoomable(f"zoom{len(shown)}", points),
+        style.zoomable("zoom" if levels is LEVELS else "zoom_close", points),
     ]
 
 

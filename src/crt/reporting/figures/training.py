@@ -21,15 +21,13 @@ FIELDS = {
 def figures(data: ReportData) -> list[Figure]:
     """One figure per run."""
     return [
-        Figure(
-            KEY, TITLE, spec(found), caption(found), f"{run.name}, seed {run.config.seed}", INCHES
-        )
+        Figure(KEY, TITLE, spec(rows), caption(rows), f"{run.name}, seed {run.config.seed}", INCHES)
         for run in data.runs
-        if (found := rows(run))
+        if (rows := make_rows(run))
     ]
 
 
-def rows(run: RunView) -> list[Row]:
+def make_rows(run: RunView) -> list[Row]:
     """A row per step, accuracies in points; steps without any usable problem are left out."""
     usable = [step for step in run.steps if step.get("accuracy") is not None]
     return list(_rows(usable, run.method in GUARDED))
@@ -58,67 +56,67 @@ def _rows(steps: Sequence[Row], guarded: bool) -> Iterator[Row]:
         }
 
 
-def thin_out(found: Sequence[Row], most: int) -> list[Row]:
+def thin_out(rows: Sequence[Row], most: int) -> list[Row]:
     """At most so many rows, evenly spaced; each reaches to the next."""
-    every = max(1, -(-len(found) // most))
-    kept = list(found[::every])
-    ends = [row["step"] for row in kept[1:]] + [row["until"] for row in found[-1:]]
+    every = max(1, -(-len(rows) // most))
+    kept = list(rows[::every])
+    ends = [row["step"] for row in kept[1:]] + [row["until"] for row in rows[-1:]]
     return [{**row, "until": end} for row, end in zip(kept, ends, strict=True)]
 
 
-def first_of_stage_two(found: Sequence[Row]) -> int | None:
+def first_of_stage_two(rows: Sequence[Row]) -> int | None:
     """The first step of Stage II."""
-    return next((row["step"] for row in found if row["stage"] == "Stage II"), None)
+    return next((row["step"] for row in rows if row["stage"] == "Stage II"), None)
 
 
-def caption(found: Sequence[Row]) -> str:
+def caption(rows: Sequence[Row]) -> str:
     """How to read it."""
-    goals = [row["goal"] for row in found]
+    goals = [row["goal"] for row in rows]
     counts = ", ".join(f"{goals.count(g)} for {g}" for g in GOALS if g in goals)
-    every = -(-len(found) // MOST_STEPS)
+    every = -(-len(rows) // MOST_STEPS)
     thinned = f" One step in {every} is shown." if every > 1 else ""
-    has_floor = any(row["floor"] is not None for row in found)
+    has_floor = any(row["floor"] is not None for row in rows)
     floor = " The dotted line is the floor below which Stage I restores accuracy."
     return (
-        f"{len(found)} steps: {counts}. Dots are steps with ± one standard error of the paired "
+        f"{len(rows)} steps: {counts}. Dots are steps with ± one standard error of the paired "
         f"gap, lines are smoothed.{thinned}{floor if has_floor else ''}"
     )
 
 
-def spec(found: Sequence[Row]) -> Spec:
+def spec(rows: Sequence[Row]) -> Spec:
     """Panels above each other on one axis of steps."""
-    found = thin_out(found, MOST_STEPS)
-    x = axis("step", "", domain=[found[0]["step"] - 1, found[-1]["step"] + 1])
+    rows = thin_out(rows, MOST_STEPS)
+    x = axis("step", "", domain=[rows[0]["step"] - 1, rows[-1]["step"] + 1])
     blank = {**x, "axis": {"labels": False, "ticks": False}}
-    panels = [_goals(found, {**x, "axis": None}), _gap(found, blank), _tokens(blank)]
-    if any(row["multiplier"] is not None for row in found):
+    panels = [_goals(rows, {**x, "axis": None}), _gap(rows, blank), _tokens(blank)]
+    if any(row["multiplier"] is not None for row in rows):
         line = layer(mark("line", color=style.PURPLE, strokeWidth=2))
         panels.append(style.panel(90, [line], x=blank, y=axis("multiplier", "λ", zero=True)))
     panels[-1]["encoding"]["x"] = {**x, "title": "training step"}
     independent = {"scale": {"color": "independent"}}
-    return {"data": {"values": found}, "vconcat": panels, "spacing": 14, "resolve": independent}
+    return {"data": {"values": rows}, "vconcat": panels, "spacing": 14, "resolve": independent}
 
 
 def _color(legend: Spec | None = None) -> Spec:
     return style.nominal("goal", GOALS, GOALS.values(), legend)
 
 
-def _goals(found: Sequence[Row], x: Spec) -> Spec:
-    used = [goal for goal in GOALS if any(row["goal"] == goal for row in found)]
+def _goals(rows: Sequence[Row], x: Spec) -> Spec:
+    used = [goal for goal in GOALS if any(row["goal"] == goal for row in rows)]
     legend = {"orient": "top", "title": None, "symbolType": "square", "values": used}
     bars = layer(mark("rect"), x2="until", color=_color(legend), tooltip=tooltip(FIELDS))
     return style.panel(22, [bars], x=x)
 
 
-def _gap(found: Sequence[Row], x: Spec) -> Spec:
+def _gap(rows: Sequence[Row], x: Spec) -> Spec:
     dotted = mark("line", interpolate="step-after", strokeDash=[2, 3], color=style.MUTED)
-    start = first_of_stage_two(found)
+    start = first_of_stage_two(rows)
     stage_two = [] if start is None else [{"step": start, "label": "Stage II"}]
     text = mark("text", align="left", dx=5, color=style.MUTED)
     layers = [
         style.across("gap", (1, 0), [{"gap": 0}]),
         layer(mark("rule", opacity=0.25), y="gap_low", y2="gap_high", color=_color()),
-        layer(dotted, [row for row in found if row["floor"] is not None], y="floor"),
+        layer(dotted, [row for row in rows if row["floor"] is not None], y="floor"),
         *_line_and_dots("gap"),
         layer(
             mark("rule", strokeDash=[4, 4], color=style.MUTED),

@@ -15,18 +15,18 @@ VALIDATION = "Validation problems"
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all runs and series."""
-    found = rows(data)
-    return [Figure(KEY, TITLE, spec(found), caption(found))] if len(found) > 1 else []
+    rows = make_rows(data)
+    return [Figure(KEY, TITLE, spec(rows), caption(rows))] if len(rows) > 1 else []
 
 
-def rows(data: ReportData) -> list[Row]:
+def make_rows(data: ReportData) -> list[Row]:
     """A row per curve, data sets and step; one curve per name, whatever its seeds."""
     series = [group for group in data.groups if group.is_series]
-    found = [row for group in series for row in _series_rows(group)]
+    rows = [row for group in series for row in _series_rows(group)]
     evaluated = {id(group.run) for group in series}
-    found += [r for run in data.runs if id(run) not in evaluated for r in _validation_rows(run)]
+    rows += [r for run in data.runs if id(run) not in evaluated for r in _validation_rows(run)]
     keys = ("sets", "curve", "seed", "step")  # a second series of a seed is not a second seed
-    first = {tuple(row[key] for key in keys): row for row in reversed(found)}
+    first = {tuple(row[key] for key in keys): row for row in reversed(rows)}
     return merge_seeds(list(first.values()))
 
 
@@ -69,10 +69,10 @@ def _validation_rows(run: RunView) -> Iterator[Row]:
         }
 
 
-def merge_seeds(found: Sequence[Row]) -> list[Row]:
+def merge_seeds(rows: Sequence[Row]) -> list[Row]:
     """Seeds of a curve as one row: their mean, and their range instead of the interval."""
     by_step: dict[tuple[str, str, int], list[Row]] = {}
-    for row in found:
+    for row in rows:
         by_step.setdefault((row["sets"], row["curve"], row["step"]), []).append(row)
     return [
         {
@@ -84,15 +84,15 @@ def merge_seeds(found: Sequence[Row]) -> list[Row]:
     ]
 
 
-def caption(found: Sequence[Row]) -> str:
+def caption(rows: Sequence[Row]) -> str:
     """What the band is."""
-    seeds = max(row["seeds"] for row in found)
+    seeds = max(row["seeds"] for row in rows)
     end = "The dashed line is the accuracy before training."
-    if any(row["recommended"] for row in found):
+    if any(row["recommended"] for row in rows):
         end += " The ring marks the recommended checkpoint."
     if seeds > 1:
         return f"Mean over up to {seeds} seeds; the band is their range. {end}"
-    if any(row["sets"] == VALIDATION for row in found):
+    if any(row["sets"] == VALIDATION for row in rows):
         return (
             "The checkpoints on the validation problems of the run; step 0 is the frozen "
             f"reference. The band is ±1.96 standard errors of the gap to the reference. {end}"
@@ -100,12 +100,12 @@ def caption(found: Sequence[Row]) -> str:
     return f"The band is the 95 % interval, bootstrapped over problems. {end}"
 
 
-def spec(found: Sequence[Row]) -> Spec:
+def spec(rows: Sequence[Row]) -> Spec:
     """Two panels per group of data sets: tokens and accuracy."""
-    curves = {row["curve"] for row in found}
+    curves = {row["curve"] for row in rows}
     panels = [
-        _panel([row for row in found if row["sets"] == sets], name, curves, f"zoom{i}{name}")
-        for i, sets in enumerate(dict.fromkeys(row["sets"] for row in found))
+        _panel([row for row in rows if row["sets"] == sets], name, curves, f"zoom{i}{name}")
+        for i, sets in enumerate(dict.fromkeys(row["sets"] for row in rows))
         for name in PANELS
     ]
     return style.side_by_side(panels)

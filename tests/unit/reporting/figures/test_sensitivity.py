@@ -53,7 +53,7 @@ def test_variants_are_called_by_what_is_different():
 
 
 def test_panels_of_a_measure_share_one_scale():
-    found = sensitivity.rows(ReportData((), sensitivity=STUDY))
+    found = sensitivity.make_rows(ReportData((), sensitivity=STUDY))
     views = sensitivity.spec(found)["concat"]
     assert len(views) == 2 * 3  # settings times measures
     # accuracies from 80 to 92, with 8 % of margin; the base's 90 is within
@@ -63,7 +63,7 @@ def test_panels_of_a_measure_share_one_scale():
 
 def test_a_line_joins_numbers_alone():
     tolerance = [row("a.tolerance", value, 1, 90.0, 50.0) for value in (0.0, 0.1)]
-    found = sensitivity.rows(ReportData((), sensitivity=(*tolerance, *STUDY)))
+    found = sensitivity.make_rows(ReportData((), sensitivity=(*tolerance, *STUDY)))
     marks = [
         [layer["mark"]["type"] for layer in view["layer"]]
         for view in sensitivity.spec(found)["concat"][::3]
@@ -73,7 +73,7 @@ def test_a_line_joins_numbers_alone():
 
 def test_a_value_without_a_score_is_left_out_of_its_panel():
     unknown = {**row(SLACK, 0.03, 1, 90.0, 50.0), "aes2": None}
-    found = sensitivity.rows(ReportData((), sensitivity=(*STUDY, unknown)))
+    found = sensitivity.make_rows(ReportData((), sensitivity=(*STUDY, unknown)))
     # scores of 0.5 and the dashed line at 0, with 8 % of margin
     assert sensitivity.domain(found, "aes2") == pytest.approx([-0.04, 0.54])
     assert sensitivity.spec(found)["concat"]

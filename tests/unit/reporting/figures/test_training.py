@@ -7,7 +7,7 @@ from crt.reporting.load import load_report_data
 
 
 def test_a_step_against_its_floor(make_run, tmp_path):
-    rows = training.rows(load_report_data([make_run(tmp_path / "run").path]).runs[0])
+    rows = training.make_rows(load_report_data([make_run(tmp_path / "run").path]).runs[0])
     # accuracy 80, reference 75: the gap is 5; the margin is 7 points, so the floor is at −2
     assert rows[0]["gap"] == pytest.approx(5) and rows[0]["floor"] == pytest.approx(-2)
     assert (rows[0]["gap_low"], rows[0]["gap_high"]) == (pytest.approx(3), pytest.approx(7))
@@ -31,13 +31,13 @@ def test_many_steps_are_thinned_out():
 
 def test_a_method_without_a_guard_has_no_floor(make_run, tmp_path):
     run = make_run(tmp_path / "run", method={"type": "grpo"})
-    rows = training.rows(load_report_data([run.path]).runs[0])
+    rows = training.make_rows(load_report_data([run.path]).runs[0])
     assert all(row["floor"] is None for row in rows)
 
 
 def test_a_multiplier_gets_its_own_panel(make_run, tmp_path):
     run = make_run(tmp_path / "run", method={"type": "primal_dual"})
-    rows = training.rows(load_report_data([run.path]).runs[0])
+    rows = training.make_rows(load_report_data([run.path]).runs[0])
     assert len(training.spec(rows)["vconcat"]) == 3
     with_multiplier = [{**row, "multiplier": 1.5} for row in rows]
     panel = training.spec(with_multiplier)["vconcat"][3]

@@ -24,7 +24,7 @@ def test_one_seed_keeps_its_interval():
 
 
 def test_a_run_without_a_series_shows_its_validation(make_run, tmp_path):
-    rows = trajectories.rows(load_report_data([make_run(tmp_path / "run").path]))
+    rows = trajectories.make_rows(load_report_data([make_run(tmp_path / "run").path]))
     assert [(r["step"], r["len"], r["acc"]) for r in rows] == [
         (0, 110.0, 92.0),  # the reference
         (2, 98.0, 90.0),
@@ -39,10 +39,10 @@ def test_a_second_series_on_the_same_problems_is_not_a_second_seed(
     run_with_series, make_series, answers
 ):
     make_series(run_with_series / "evaluations" / "so-again", [(0, answers(10, [2] * 12))])
-    start = trajectories.rows(load_report_data([run_with_series]))[0]
+    start = trajectories.make_rows(load_report_data([run_with_series]))[0]
     assert (start["len"], start["seeds"]) == (100, 1)
 
 
 def test_the_recommended_checkpoint_is_marked(run_with_series):
-    rows = trajectories.rows(load_report_data([run_with_series]))
+    rows = trajectories.make_rows(load_report_data([run_with_series]))
     assert [row["step"] for row in rows if row["recommended"]] == [6]
