@@ -51,10 +51,15 @@
   }, { rootMargin: "-20% 0px -70% 0px" });
   for (const id of links.keys()) reader.observe(document.getElementById(id));
 
-  // Figures are drawn as one comes near them and change the height of the page: until the reader
-  // moves, the page stays at the part that was asked for.
+  // Figures are drawn as one comes near them and change the height of the page: the page stays at
+  // the part that was chosen for some seconds, or until the reader moves.
   let goal = null;
-  globalThis.stayAt = (element) => { goal = element; };
+  let leaving;
+  globalThis.stayAt = (element) => {
+    goal = element;
+    clearTimeout(leaving);
+    if (goal) leaving = setTimeout(() => { goal = null; }, 5000);
+  };
   const goTo = () => stayAt(links.has(location.hash.slice(1)) ? document.getElementById(location.hash.slice(1)) : null);
   for (const link of links.values()) link.addEventListener("click", () => stayAt(document.getElementById(link.hash.slice(1))));
   for (const moved of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(moved, () => stayAt(null), { passive: true });

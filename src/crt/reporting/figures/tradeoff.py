@@ -102,7 +102,7 @@ def spec(rows: Sequence[Row]) -> Spec:
     labels = place_labels(apart, rows, x, y, HEIGHT)
     legend = not are_methods or len(labels) + len(crowd) < len(rows)
     layers = _layers(rows, rows, domains, LEVELS, legend)
-    layers[2:2] = label_layers(labels)  # below the points: no name may hide one
+    layers[-2:-2] = label_layers(labels)  # below the points: no name may hide one
     main = style.panel(HEIGHT, layers, x=x, y=y)
     if not crowd:
         return main
