@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
-from crt.core.advantage import Estimator
-from crt.core.batch import TruncatedAs
-from crt.core.budgets import budget_styles
-from crt.core.methods import METHODS, Method, TwoStage, name_of
-from crt.core.state import Dataclass, setting_fields
+from crt.algorithm.advantages import Estimator
+from crt.algorithm.batch import TruncatedAs
+from crt.algorithm.objectives import Dataclass, setting_fields
+from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
+from crt.algorithm.two_stage import TwoStage
+from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
 from crt.settings import read_dataclass
-from crt.tasks.messages import PromptSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +40,7 @@ class ModelConfig(Part):
     """The model to shorten; it is also the frozen reference."""
 
     name: Text
-    """A hub id, a folder, or `pocket`, the model inside the package."""
+    """A hub id, a folder, a `.gguf` file, or `pocket`, the model inside the package."""
     revision: Text | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     trust_remote_code: bool = False
@@ -90,6 +90,8 @@ class ReferenceConfig(Part):
     """`cached` samples each problem once and keeps it; `fresh` samples every step, as Alg. 1."""
     rollouts: Annotated[int, Field(ge=2)] = 16
     """Per problem."""
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap at which the reference is sampled, e.g. that of use; None: as in training."""
 
 
 class OptimConfig(Part):
@@ -132,8 +134,10 @@ class ValidationConfig(Part):
     finalists: Count = 6
     """At most so many are."""
     temperature: NotNegative | None = None
-    """At which the model will be used; None: as in training, where the guard compares."""
+    """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap of use; None: as in training."""
 
 
 class ClusterConfig(Part):
@@ -221,11 +225,17 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
-        self._check_validation()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
                 "trl.use_vllm"
+            )
+        if self.sampling.top_p < 1 and (self.trl.get("use_vllm") or self.engine == "verl"):
+            raise ValueError(
+                f"sampling.top_p = {self.sampling.top_p} in training with vLLM: it reports "
+                "probabilities of the nucleus, the trainer those of all tokens, and the correction "
+                "between them would be wrong. Set sampling.top_p = 1; validation.top_p and "
+                "evaluation.top_p may be lower"
             )
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(
@@ -238,15 +248,6 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
-
-    def _check_validation(self) -> None:
-        asked = (self.validation.temperature, self.validation.top_p) != (None, None)
-        if asked and (self.trl.get("use_vllm") or self.engine == "verl"):
-            raise ValueError(
-                "validation.temperature and validation.top_p need the package's own sampler: the "
-                "trainer's engine samples as in training. Leave them out, or train at that "
-                "temperature with sampling.temperature"
-            )
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""

@@ -4,8 +4,8 @@ import pytest
 import torch
 from small import END, gpt2, lively, llama, qwen, sliding
 
-from crt.engines.slots import Ask, SlotBatch
 from crt.errors import EngineError
+from crt.serve.slots import Ask, SlotBatch
 
 
 def batch_of(model, slots=8, room=64, ends=(END,)):

@@ -14,8 +14,8 @@ from schemathesis import GenerationMode
 from test_files import made
 from trying import COUNTS, LONG, SEED, TIMES, changed_json, odd_values
 
-from crt.engines.models import weights_hash
 from crt.pocket import path as pocket
+from crt.sampling.models import weights_hash
 from crt.serve.family import Family
 from crt.serve.protocol import ChatRequest, TextRequest
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crt.engines.models import load_tokenizer
 from crt.pocket import path
+from crt.sampling.models import load_tokenizer
 from crt.serve.apart import Apart, Words
 
 THOUGHT, SAID = "40 × 7 = 280. So it is 280.", "The answer is \\boxed{280}."

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
-from crt.engines.models import load_model, weights_hash
 from crt.pocket import path as pocket
 from crt.recipes import config_of
 from crt.run import Run
+from crt.sampling.models import load_model, weights_hash
 
 from .conftest import PROMPT, certificate, level, plain_family
 
@@ -81,7 +81,7 @@ def test_the_card(run, tmp_path):
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n") and "# demo:concise" in card
     assert "| Accuracy | 94.8 % (93.8 – 95.8, n = 600) |" in card
-    assert "**Certificate:** held. Accuracy is +0.0 points against the base" in card
+    assert "**Certificate:** passed. Accuracy is +0.0 points against the base" in card
     assert "put your final answer within \\boxed{}." in card and "step 10, seed 0" in card
     assert weights_hash(pocket()) in card and str(run) not in card
 
@@ -89,7 +89,7 @@ def test_the_card(run, tmp_path):
 def test_a_level_without_certificate_says_so(tmp_path):
     run = write_run(tmp_path, certificate=certificate(lower_bound=-0.03))
     export(run, tmp_path / "out")
-    assert "**Certificate:** **not held**." in (tmp_path / "out" / "README.md").read_text()
+    assert "**Certificate:** **not passed**." in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_nothing_is_written_over_and_mistakes_leave_nothing(run, tmp_path, capsys):

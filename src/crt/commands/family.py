@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance", type=float, default=0.01, help="accuracy a level may lose (0.01: one point)"
     )
     parser.add_argument(
-        "--all", action="store_true", help="offer levels that do not hold the certificate, too"
+        "--all", action="store_true", help="offer levels that do not pass the certificate, too"
     )
     parser.add_argument(
         "--front", action="store_true", help="only the front: no level that a shorter one equals"
@@ -88,7 +88,7 @@ def show(family: "Family") -> None:
         f"{problems} problems, {family.measured.rollouts} responses each; "
         f"chosen from {family.candidates} checkpoints. The certificate's number is what accuracy "
         f"gains or loses at worst against the base, in points, with 95 % confidence for all "
-        f"{family.candidates} at once, whichever is chosen; it is held from "
+        f"{family.candidates} at once, whichever is chosen; it is passed from "
         f"{-100 * family.tolerance:g}."
     )
     if not all(level.front for level in family.levels):
@@ -96,10 +96,10 @@ def show(family: "Family") -> None:
 
 
 def certificate_cell(held: Any) -> str:
-    """`held`, or how much could be lost."""
+    """`passed` or not, and how much could be lost."""
     if held is None:
         return "reference"
-    verdict = "held" if held.held else "not held"
+    verdict = "passed" if held.held else "not passed"
     return f"{verdict}, {100 * held.lower_bound:+.2f}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
 from crt.evaluate.records import Record
 from crt.evaluate.tally import standing
@@ -19,7 +20,6 @@ from crt.reporting.html import visible
 from crt.reporting.load import EvaluationGroup, ProblemKey, Row, RunView
 from crt.reporting.repetition import pieces, redundant_share
 from crt.run import ROLLOUTS, Run
-from crt.tasks.datasets import DATASETS, load_mixture, parse
 from crt.types import Problem, Verdict
 
 MOST_COLUMNS = 9  # checkpoints whose answers are in the page

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 from crt.reporting.load import (
     SENSITIVITY_METRICS,
     EvaluationGroup,
@@ -19,7 +19,7 @@ from crt.reporting.load import (
 )
 
 METRICS = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
-VERSUS_BASE = ("saved", "aes1", "aes2", "ad", "ap", "ai")
+VERSUS_BASE = ("saved", "aes1", "aes2", "r_zip_matched", "r_zip_matched_base", "ad", "ap", "ai")
 METHOD_METRICS = ("acc", "len", "r_zip", "aes1", "aes2", "ad", "ap", "ai")
 
 

@@ -9,6 +9,7 @@ from crt.config import RunConfig
 from crt.errors import CrtError, DataError
 from crt.evaluate.comparison import load_all
 from crt.evaluate.manifest import incomparable
+from crt.evaluate.matched import length_matched
 from crt.evaluate.series import SERIES, is_run
 from crt.evaluate.store import FIGURES, MANIFEST, Evaluation, load
 from crt.evaluate.versus import all_versus
@@ -314,7 +315,7 @@ def _points(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
-        versus = all_versus(evaluation.tallies, base.tallies)
+        versus = all_versus(length_matched(evaluation, base), base.tallies)
         plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in versus.items()}
         points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, plain))
     return tuple(points)

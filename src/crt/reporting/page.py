@@ -201,6 +201,8 @@ COLUMNS = (
     ),
     Column("AES₂", "aes2", 2, "the same; lost accuracy counts tenfold", signed=True),
     Column("R_zip", "r_zip", 3, "size after gzip over size before; low is redundant"),
+    Column("R_zip, equal length", "r_zip_matched", 3, "both cut to the shorter response"),
+    Column("base's there", "r_zip_matched_base", 3, "R_zip of the base at this length"),
     Column("AD %", "ad", 0, "of the problems that got shorter: accuracy decreased"),
     Column("AP %", "ap", 0, "of the problems that got shorter: accuracy preserved"),
     Column("AI %", "ai", 0, "of the problems that got shorter: accuracy improved"),

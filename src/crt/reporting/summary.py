@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+from crt.algorithm.statistics import shortfall
 from crt.reporting.figure_rows import group_rows, main_groups, method_rows, sensitivity_rows
 from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
 
@@ -58,17 +59,15 @@ def certificate(data: ReportData) -> Certificate:
         return Certificate("none", "no certificate yet", "There is no certificate yet.")
     allowed = _points(100 * bounds["tolerance"])
     lost = -100 * bounds["lower_bound"]
-    bound = f"lost at most {_points(lost)}" if lost > 0 else "lost nothing"
+    fall = f"fell by at most {_points(lost)}" if lost > 0 else "did not fall"
+    sentence = f"with 95 % confidence accuracy {fall} ({allowed} allowed)."
     if bounds["held"]:
-        sentence = f"The certificate passed: with 95 % confidence accuracy {bound}"
         return Certificate(
-            "passed", f"certificate passed · {allowed}", f"{sentence} ({allowed} allowed)."
+            "passed", f"certificate passed · {allowed}", f"The certificate passed: {sentence}"
         )
-    why = "" if bounds["problems"] >= 10 else " It rests on too few problems."
-    sentence = (
-        f"The certificate did not pass: accuracy may have lost {_points(lost)}, and {allowed} "
-        f"{'is' if allowed == '1 point' else 'are'} allowed.{why}"
-    )
+    sizes = bounds["tolerance"], bounds["problems"], bounds.get("needed")
+    why = shortfall(*sizes) if "needed" in bounds else ""
+    sentence = f"The certificate did not pass: {sentence} {why}".rstrip()
     return Certificate("open", f"certificate not passed · {allowed}", sentence)
 
 

@@ -12,7 +12,7 @@ from crt.serve.reading import Piece, Reader
 from crt.serve.scheduler import Scheduler, Ticket
 
 if TYPE_CHECKING:
-    from crt.engines.slots import Said
+    from crt.serve.slots import Said
 
 
 @dataclass(frozen=True)

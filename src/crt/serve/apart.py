@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crt.data.prompts import opens_thinking
 from crt.serve.reading import Phase, Piece, Reader
-from crt.tasks.prompts import opens_thinking
 
 ASKS = {"return_token_ids": True}  # what a server must be asked to say
 TOKENS = ("token_ids", "prompt_token_ids")  # where it says it

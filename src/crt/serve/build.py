@@ -1,13 +1,12 @@
 """From a run's evaluated checkpoints to a family: levels are chosen, weights are hashed."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crt.core.methods import name_of
-from crt.engines.models import model_folder, weights_hash
+from crt.algorithm.registry import name_of
 from crt.errors import ConfigError, DataError
 from crt.evaluate.evaluation import Plan, Tell
 from crt.evaluate.manifest import short_name, versions
@@ -17,15 +16,9 @@ from crt.evaluate.store import PROBLEMS
 from crt.evaluate.versus import TOLERANCE
 from crt.files import read_rows
 from crt.run import Run
+from crt.sampling.models import model_folder, weights_hash
 from crt.serve.family import FORMAT, Certified, Example, Family, Level
-from crt.serve.front import (
-    FULL,
-    MOST_LEVELS,
-    Measured,
-    choose,
-    pareto_front,
-    problems_needed,
-)
+from crt.serve.front import FULL, MOST_LEVELS, Measured, choose, pareto_front
 from crt.serve.points import Point, certificates, measurement, series, weights_measured
 
 EXAMPLES = 12
@@ -103,7 +96,7 @@ def family_of(
         for word, m in chosen
     ]
     if not any(held[m.name].held for _, m in chosen):
-        note(too_few(measured, base, tolerance) + ("" if uncertified else OR_WITHOUT))
+        note(none_passed(measured, held, base, tolerance) + ("" if uncertified else OR_WITHOUT))
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
@@ -118,20 +111,25 @@ def family_of(
     )
 
 
-def too_few(measured: Sequence[Measured], base: Point, tolerance: float) -> str:
+def none_passed(
+    measured: Sequence[Measured], held: Mapping[str, Certified], base: Point, tolerance: float
+) -> str:
     """Why no checkpoint is certified, and what would help."""
     points = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
-    problems = base.figure("acc").problems
-    needed = problems_needed(measured, base.figure("len").value, problems, tolerance)
-    if needed is None:
+    length = base.figure("len").value
+    near = [held[m.name] for m in measured if 0 < m.length < length and m.feasible(tolerance)]
+    if not near:
         return (
             f"no checkpoint that is shorter than the base was measured within {points} of its "
             "accuracy: allow more (--tolerance), or train longer"
         )
+    needed = min((each.needed for each in near if each.needed), default=None)
+    if needed is None or needed <= near[0].problems:
+        return f"no checkpoint is certified to {points}: allow more (--tolerance)"
     return (
-        f"{problems} problems are too few to certify one of {len(measured)} checkpoints to "
-        f"{points}: about {needed:,} would do if it is as good as it looks (--data NAME:COUNT); "
-        "or allow more (--tolerance)"
+        f"{near[0].problems} problems are too few to certify one of {len(measured)} checkpoints to "
+        f"{points}: one as good as the base needs about {needed:,} (--data NAME:COUNT); or allow "
+        "more (--tolerance)"
     )
 
 

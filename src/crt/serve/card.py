@@ -116,7 +116,7 @@ def certificate_sentence(held: Certified | None) -> str:
     """The certificate in words, with its number of problems."""
     if held is None:
         return "this is the base, the reference of the others."
-    verdict = "held" if held.held else "**not held**"
+    verdict = "passed" if held.held else "**not passed**"
     return (
         f"{verdict}. Accuracy is {100 * held.difference:+.1f} points against the base, with "
         f"{100 * held.level:.0f} % confidence not below {100 * held.lower_bound:+.1f}, paired over "

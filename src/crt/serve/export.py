@@ -4,10 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
-from crt.engines.models import LoadedModel, load_model
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.files import UNFINISHED, write_text
 from crt.run import Run
+from crt.sampling.models import LoadedModel, load_model
 from crt.serve.card import model_card
 from crt.serve.family import Family, Level, check_weights, model_of
 

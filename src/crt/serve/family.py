@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from crt.core.guard import EDGE
-from crt.core.intervals import LEAST_PROBLEMS
+from crt.algorithm.guard import EDGE
+from crt.algorithm.statistics import highest_bound
+from crt.data.prompts import PromptSettings
 from crt.errors import DataError
 from crt.files import read_json
 from crt.run import CONFIG
 from crt.serve.front import FULL, MOST_LEVELS, WORDS
-from crt.tasks.messages import PromptSettings
 
 FAMILY = "family.json"
 FORMAT = 2
@@ -58,13 +58,15 @@ class Certified(Part):
     level: Share
     among: Count
     problems: Count
-    held: bool
+    needed: Count | None = None  # problems that an equally good checkpoint needs, about
+    held: bool  # whether it passed
 
     @model_validator(mode="after")
     def _true(self) -> "Certified":
-        enough = self.problems >= LEAST_PROBLEMS
-        held = enough and self.lower_bound >= -self.tolerance - EDGE
-        if held != self.held or self.lower_bound > self.difference + EDGE:
+        passed = self.lower_bound >= -self.tolerance - EDGE
+        each = 1 - (1 - self.level) / self.among
+        possible = highest_bound(self.difference, self.problems, each)
+        if passed != self.held or self.lower_bound > possible + EDGE:
             raise ValueError("the certificate contradicts its own figures")
         return self
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crt.core.feasible import EQUALLY_SHORT
-from crt.core.guard import EDGE
+from crt.algorithm.guard import EDGE
+from crt.algorithm.two_stage import EQUALLY_SHORT
 
 FULL = "full"
 WORDS = ("concise", "balanced", "detailed")  # by length; the base is `full`
@@ -80,21 +80,6 @@ def level_names(count: int) -> list[str]:
     if count <= len(WORDS):
         return list(WORDS[:count])
     return [f"level-{number}" for number in range(1, count + 1)]
-
-
-def problems_needed(
-    points: Sequence[Measured], base_length: float, problems: int, tolerance: float
-) -> int | None:
-    """About how many problems would certify the surest of them, if it is as good as it looks.
-
-    The bound's distance shrinks with √problems. None if no shorter one is within the tolerance.
-    """
-    ratios = [
-        (p.difference - p.lower_bound) / (p.difference + tolerance)
-        for p in points
-        if 0 < p.length < base_length and p.difference + tolerance > EDGE
-    ]
-    return math.ceil(problems * min(ratios) ** 2) if ratios else None
 
 
 def choose(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crt.engines.models import Dtype, LoadedModel, cache_bytes, load_model
-from crt.engines.slots import Ask, SlotBatch
+from crt.data.prompts import Template, prepare, render_turns
 from crt.errors import ConfigError, CrtError
+from crt.sampling.models import Dtype, LoadedModel, cache_bytes, load_model
 from crt.serve.answering import Answering
 from crt.serve.dial import Setting
 from crt.serve.family import Family, Level, check_weights, model_of
@@ -19,8 +19,8 @@ from crt.serve.metrics import Heard, Metrics
 from crt.serve.protocol import ChatRequest, Sampling, TextRequest, read
 from crt.serve.reading import Phase, Reader
 from crt.serve.scheduler import Scheduler
+from crt.serve.slots import Ask, SlotBatch
 from crt.serve.turns import turns_of
-from crt.tasks.prompts import Template, prepare, render_turns
 
 CACHE_BYTES = 4 * 2**30  # for keys and values of all levels together
 MOST_SLOTS = 64

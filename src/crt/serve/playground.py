@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from crt.config import GradingConfig
+from crt.grading.grader import Grader
 from crt.serve.family import Family, Level
 from crt.serve.faults import ApiError
 from crt.serve.protocol import checked, read_object
 from crt.serve.wire import read_body
-from crt.tasks.grade import Grader
 
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),

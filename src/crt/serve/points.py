@@ -116,7 +116,8 @@ def certificates(folder: Path, points: Sequence[Point], tolerance: float) -> dic
             level=LEVEL,
             among=len(others),
             problems=held.problems,
-            held=held.held,
+            needed=held.needed,
+            held=held.passed,
         )
     return found
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from tokenizers.decoders import DecodeStream
 
-from crt.tasks.extract import CLOSE_THINKING, OPEN_THINKING
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 
 Phase = Literal["start", "thinking", "between", "answer"]
 

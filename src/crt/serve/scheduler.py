@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crt.serve.faults import ApiError, broken, busy
 
 if TYPE_CHECKING:
-    from crt.engines.slots import Ask, Said, SlotBatch
+    from crt.serve.slots import Ask, Said, SlotBatch
 
 log = logging.getLogger("crt.serve")
 PROMPT_TOKENS = 2048  # read between two tokens of the others, at most, so that streams don't stall

@@ -1,9 +1,9 @@
 """A client's messages as plain turns, or put as the levels were measured."""
 
+from crt.data.prompts import Message, PromptSettings, to_messages
 from crt.errors import CrtError
 from crt.serve.faults import ApiError
 from crt.serve.protocol import ChatRequest
-from crt.tasks.messages import Message, PromptSettings, to_messages
 
 ROLES = {"developer": "system"}  # OpenAI's newer name for it
 

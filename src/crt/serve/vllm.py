@@ -12,8 +12,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Literal
 
-from crt.engines.models import model_files
 from crt.errors import ConfigError, EngineError
+from crt.sampling.models import model_files
 from crt.serve.apart import Words
 from crt.serve.children import Launch, start, stop
 from crt.serve.family import Family, Level, check_weights, model_of

@@ -110,9 +110,10 @@ def test_three_sentences_with_the_figures(run_with_series):
         "On 12 problems (24 responses) step-0006 takes 40 tokens where base takes 100, 60 % fewer, "
         "and is right in 87.5 % instead of 87.5 % (+0.0 points, 95 % interval +0.0 to +0.0)."
     )
-    assert third == (
-        "The certificate passed: with 95 % confidence accuracy lost nothing (1 point allowed)."
+    assert third.startswith(
+        "The certificate did not pass: with 95 % confidence accuracy fell by at most"
     )
+    assert "needs about 299 problems" in third and "has 12" in third
 
 
 def test_of_several_runs_the_best_is_spoken_of(make_run, evaluated, answers, tmp_path):
@@ -131,7 +132,7 @@ def test_a_certificate_that_did_not_pass(evaluated, answers, tmp_path):
     evaluated(tmp_path / "base", answers(100, [2] * 12))
     evaluated(tmp_path / "worse", answers(50, [2] * 6 + [1] * 6))
     found = summary.certificate(load_report_data([tmp_path / "base", tmp_path / "worse"]))
-    assert found.state == "open" and "did not pass: accuracy may have lost" in found.sentence
+    assert found.state == "open" and "did not pass" in found.sentence
 
 
 def test_nothing_is_claimed_before_anything_is_measured(make_run, tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from crt.core.batch import Array, BoolArray
+from crt.algorithm.batch import Array, BoolArray
 from crt.reporting import style
 from crt.reporting.figure_rows import ProblemTrajectories, checkpoint_groups, problem_trajectories
 from crt.reporting.load import EvaluationGroup, ProblemKey, ReportData, Row

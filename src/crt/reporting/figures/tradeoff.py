@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crt.core.metrics import AES2, AesWeights
+from crt.algorithm.metrics import AES2, AesWeights
 from crt.reporting import style
 from crt.reporting.figure_rows import checkpoint_groups, group_rows, main_groups, method_rows
 from crt.reporting.figures.labels import (

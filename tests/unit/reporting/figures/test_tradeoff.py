@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.core.metrics import AES1, AES2, aes
+from crt.algorithm.metrics import AES1, AES2, aes
 from crt.reporting.figure_rows import method_rows
 from crt.reporting.figures import tradeoff
 from crt.reporting.figures.labels import find_crowd, place_labels, spread_apart
