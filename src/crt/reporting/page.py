@@ -186,6 +186,7 @@ class Column:
     explanation: str
     signed: bool = False
     interval: bool = False
+    base_key: str = ""  # of the base's value, where it differs from row to row
 
     def number(self, value: float) -> str:
         text = f"{value:{'+' if self.signed else ''}.{self.digits}f}"
@@ -201,8 +202,11 @@ COLUMNS = (
     ),
     Column("AES₂", "aes2", 2, "the same; lost accuracy counts tenfold", signed=True),
     Column("R_zip", "r_zip", 3, "size after gzip over size before; low is redundant"),
-    Column("R_zip, equal length", "r_zip_matched", 3, "both cut to the shorter response"),
-    Column("base's there", "r_zip_matched_base", 3, "R_zip of the base at this length"),
+    Column(
+        *("R_zip, equal length", "r_zip_matched", 3),
+        "of each pair of responses the longer is cut to the shorter; below, the base's",
+        base_key="r_zip_matched_base",
+    ),
     Column("AD %", "ad", 0, "of the problems that got shorter: accuracy decreased"),
     Column("AP %", "ap", 0, "of the problems that got shorter: accuracy preserved"),
     Column("AI %", "ai", 0, "of the problems that got shorter: accuracy improved"),
@@ -244,6 +248,9 @@ def _cell(row: Row, column: Column) -> Html:
     value = row.get(column.key)
     if value is None:
         return tag("span", "–", class_="dim")
+    if row.get(column.base_key) is not None:
+        base = f"base {column.number(row[column.base_key])}"
+        return joined(column.number(value), tag("small", base))
     low, high = row.get(f"{column.key}_low"), row.get(f"{column.key}_high")
     if not column.interval or low is None or high is None or low == high:
         return escape(column.number(value))
