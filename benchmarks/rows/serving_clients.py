@@ -12,7 +12,7 @@ from serving import load, server
 from crt.engines.models import weights_hash
 from crt.files import write_json
 from crt.pocket import path
-from crt.serve.family import FORMAT
+from crt.levels.family import FORMAT
 from crt.tasks.datasets import load as load_data
 from crt.version import __version__
 

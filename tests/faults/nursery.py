@@ -11,7 +11,7 @@ from pathlib import Path
 LOADED = (
     "crt.commands.train", "crt.train.stages", "crt.train.fit", "crt.engines.vllm_sampler", "peft",
     "crt.commands.eval", "crt.evaluate.local", "crt.commands.report", "crt.report.write",
-    "crt.commands.serve", "crt.serve.app", "crt.serve.local", "crt.engines.tabular",
+    "crt.commands.serve", "crt.levels.proxy", "crt.levels.local", "crt.engines.tabular",
 )  # fmt: skip
 ALARM = 600  # seconds: a process that hangs is ended, and its code tells
 
