@@ -11,8 +11,8 @@ from serving import load, server
 
 from crt.engines.models import weights_hash
 from crt.files import write_json
-from crt.pocket import path
 from crt.levels.family import FORMAT
+from crt.pocket import path
 from crt.tasks.datasets import load as load_data
 from crt.version import __version__
 

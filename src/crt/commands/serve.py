@@ -30,25 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
-    from crt.levels.server import Address, EngineOptions, ServeOptions, api_key, serve
+    from crt.levels.server import Address, ServeOptions, api_key, serve
 
     options = ServeOptions(
         Address(args.host, args.port, api_key(args.api_key), args.drain),
-        EngineOptions(
-            engine=args.engine,
-            dtype=args.dtype,
-            slots=args.slots,
-            queue=args.queue,
-            context=args.context,
-            vllm_args=args.vllm_args,
-            upstream=args.upstream,
-            upstream_model=args.upstream_model,
-            upstream_key_from=args.upstream_key_from,
-        ),
         default=args.default,
         measured_prompt=args.measured_prompt,
         time_limit=args.time_limit,
         body_kb=args.body_kb,
+        engine=args.engine,
+        dtype=args.dtype,
+        slots=args.slots,
+        queue=args.queue,
+        context=args.context,
+        vllm_args=args.vllm_args,
+        upstream=args.upstream,
+        upstream_model=args.upstream_model,
+        upstream_key_from=args.upstream_key_from,
     )
     return serve(args.family, options, _ready, lambda text: print(text, file=sys.stderr))
 

@@ -93,7 +93,10 @@ def build_family(
     base, *others = series = read_series(folder)
     by_name = {point.name: point for point in others}
     certificates = certify(folder, series, tolerance)
-    candidates = [_candidate(point, certificates[point.name]) for point in others]
+    candidates = [
+        Candidate(p.name, p.acc.value / 100, p.len.value, c.difference, c.lower_bound)
+        for p, c in ((point, certificates[point.name]) for point in others)
+    ]
     chosen = choose_levels(
         candidates,
         base.len.value,
@@ -252,16 +255,6 @@ def _estimate(plain: Mapping[str, Any] | None) -> Estimate | None:
     value = float(plain["value"])
     low, high = (value if plain[end] is None else float(plain[end]) for end in ("low", "high"))
     return Estimate(value=value, low=low, high=high, problems=plain["problems"])
-
-
-def _candidate(point: SeriesPoint, certificate: LevelCertificate) -> Candidate:
-    return Candidate(
-        point.name,
-        point.acc.value / 100,
-        point.len.value,
-        certificate.difference,
-        certificate.lower_bound,
-    )
 
 
 def _level(

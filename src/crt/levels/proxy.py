@@ -203,15 +203,15 @@ async def _relay(
     wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
     own, metrics, level = {"model": extra["model"]}, service.metrics, call.level.name
     outcome.status = CLIENT_GONE
+    begun, usage = False, {}
     try:
         async with aclosing(rest):
-            chunk, begun = {**first, "crt": extra["crt"]}, False
+            chunk = {**first, "crt": extra["crt"]}
             while chunk:
-                if not begun and any(_has_text(each) for each in chunk.get("choices") or []):
+                if not begun and any(_has_text(choice) for choice in chunk.get("choices") or []):
                     begun = True
                     metrics.first_token.labels(level).observe(outcome.seconds)
-                if chunk.get("usage") and not chunk.get("choices"):
-                    metrics.count_tokens(level, chunk["usage"])
+                usage = chunk.get("usage") or usage
                 if wants_usage:
                     yield {**chunk, **own}
                 elif chunk.get("choices"):
@@ -226,6 +226,7 @@ async def _relay(
         outcome.status = error.status
         raise
     finally:
+        metrics.count_tokens(level, usage)
         outcome.record()
 
 
@@ -293,13 +294,7 @@ def model_json(level: Level, name: str, created: int) -> dict[str, Any]:
         "certified": level.certified,
         "certificate": level.certificate and level.certificate.model_dump(),
     }
-    return {
-        "id": name,
-        "object": "model",
-        "created": created,
-        "owned_by": "crt",
-        "crt": measured,
-    }
+    return {"id": name, "object": "model", "created": created, "owned_by": "crt", "crt": measured}
 
 
 def _add_monitoring(app: FastAPI, service: Service, allowed: list[Any]) -> None:
@@ -352,29 +347,19 @@ def _add_playground(app: FastAPI, service: Service, grader: Grader, allowed: lis
 
 def playground_json(family: Family, default: Level) -> dict[str, Any]:
     """What the page needs of a family; no path is in it."""
-    full = family.levels[-1]
-    return {
-        "name": family.name,
-        "method": family.method,
-        "default": default.name,
-        "tolerance": family.tolerance,
-        "candidates": family.candidates,
-        "measured": family.measured.model_dump(mode="json"),
-        "examples": [example.model_dump() for example in family.examples],
-        "levels": [
-            {
-                "name": level.name,
-                "model": f"{family.name}:{level.name}",
-                "acc": level.acc.model_dump(),
-                "len": level.len.model_dump(),
-                "saved": 100 * (1 - level.len.value / full.len.value),
-                "certificate": level.certificate and level.certificate.model_dump(),
-                "certified": level.certified,
-                "pareto": level.pareto,
-            }
-            for level in family.levels
-        ],
-    }
+    about = {"name", "method", "tolerance", "candidates", "measured", "examples"}
+    measured = {"name", "acc", "len", "certificate", "pareto"}
+    full = family.levels[-1].len.value
+    levels = [
+        {
+            **level.model_dump(include=measured),
+            "model": f"{family.name}:{level.name}",
+            "saved": 100 * (1 - level.len.value / full),
+            "certified": level.certified,
+        }
+        for level in family.levels
+    ]
+    return {**family.model_dump(include=about), "default": default.name, "levels": levels}
 
 
 def _static(content: bytes, media_type: str) -> Any:

@@ -56,9 +56,14 @@ class Address:
 
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """Which engine answers, and what it may use."""
+class ServeOptions:
+    """What `crt serve` was asked for."""
 
+    address: Address
+    default: str | None = None
+    measured_prompt: bool = True
+    time_limit: float = 300.0
+    body_kb: int = 1024
     engine: str = "auto"  # auto, local or vllm
     dtype: "Dtype" = "auto"
     slots: int = 64
@@ -68,18 +73,6 @@ class EngineOptions:
     upstream: Sequence[str] = ()
     upstream_model: Sequence[str] = ()
     upstream_key_from: str | None = None
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """What `crt serve` was asked for."""
-
-    address: Address
-    engine: EngineOptions
-    default: str | None = None
-    measured_prompt: bool = True
-    time_limit: float = 300.0
-    body_kb: int = 1024
 
     def __post_init__(self) -> None:
         if self.time_limit <= 0 or self.body_kb < 1:
@@ -103,7 +96,7 @@ def serve(
         default = family.require_level(options.default, "--default")
     bind(options.address).close()  # a taken port is said before minutes of loading
     with at_signal(_end_while_loading, signal.SIGTERM):
-        engine, servers = start_engine(family, file, options.engine, note)
+        engine, servers = start_engine(family, file, options, note)
         service = Service(
             family,
             engine,
@@ -121,7 +114,7 @@ def serve(
 
 
 def start_engine(
-    family: Family, file: Path, options: EngineOptions, note: Callable[[str], None]
+    family: Family, file: Path, options: ServeOptions, note: Callable[[str], None]
 ) -> "tuple[Engine, ServerProcesses | None]":
     """Servers that are there, vLLM, or the models in this process."""
     from crt.levels.upstream import UpstreamSettings, find_upstream
