@@ -94,16 +94,30 @@ def test_a_stop_ends_the_answer_and_not_the_thinking(client):
     assert "." in answer.choices[0].message.reasoning_content
 
 
-def test_the_measured_prompt(client):
+def test_a_single_question_gets_the_measured_prompt_by_default(client):
     plain = [{"role": "user", "content": QUESTION}]
-    wrapped = client.chat.completions.create(
-        model="demo:full", messages=plain, temperature=0, extra_body={"measured_prompt": True}
-    )
-    given = client.chat.completions.create(model="demo:full", **GREEDY)
-    assert wrapped.choices[0].message == given.choices[0].message
+    how = {"model": "demo:full", "messages": plain, "temperature": 0}
+    given = client.chat.completions.create(model="demo:full", **GREEDY)  # it is in it already
+    for body in ({}, {"measured_prompt": True}):
+        wrapped = client.chat.completions.create(**how, extra_body=body)
+        assert wrapped.choices[0].message == given.choices[0].message
+        assert wrapped.crt["measured_prompt"] is True
+    bare = client.chat.completions.create(**how, extra_body={"measured_prompt": False})
+    assert bare.usage.prompt_tokens < given.usage.prompt_tokens
+    assert bare.crt["measured_prompt"] is False
+
+
+def test_a_conversation_passes_as_it_is_unless_the_client_insists(client):
+    turns = [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": "301"},
+        {"role": "user", "content": QUESTION},
+    ]
+    answer = client.chat.completions.create(model="demo", messages=turns, max_tokens=2)
+    assert answer.crt["measured_prompt"] is False
     with pytest.raises(openai.BadRequestError, match="one user message"):
         client.chat.completions.create(
-            model="demo", messages=plain * 2, extra_body={"measured_prompt": True}
+            model="demo", messages=turns, extra_body={"measured_prompt": True}
         )
 
 
