@@ -151,7 +151,7 @@ def measure(
 
 def measure_server(port: int, pid: int, name: str) -> None:
     """A server that is there, with 1, 8 and 64 clients."""
-    from crt.tasks.datasets import load as load_data
+    from crt.data.datasets import load as load_data
 
     questions = [problem.question for problem in load_data("pocket/test:128").problems]
     url, process = f"http://127.0.0.1:{port}", psutil.Process(pid)

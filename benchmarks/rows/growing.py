@@ -57,7 +57,7 @@ def steps_of(setting: Setting, sizes: list[tuple[int, int, int]]) -> Timings:
     """Seconds and tokens of steps of these sizes."""
     from trainers import Size, Trainers, use_threads
 
-    from crt.tasks.grade import Grader
+    from crt.grading.grader import Grader
 
     use_threads(setting.threads)
     with Grader() as grader:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from crt.core.metrics import AES1, AES2, aes
+from crt.algorithm.metrics import AES1, AES2, aes
 from crt.report.figures import (
     case_study,
     failure_modes,

@@ -8,12 +8,12 @@ import time
 import httpx
 import pytest
 
-from crt.engines.models import weights_hash
 from crt.levels.family import Family
 from crt.levels.local import LocalSettings, load_local_engine
 from crt.levels.proxy import Service, make_app
 from crt.levels.server import Address, bind, make_server
 from crt.pocket import path as pocket
+from crt.sampling.models import weights_hash
 from crt.version import __version__
 
 QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom have now?"
@@ -24,7 +24,7 @@ def figure(value, problems=600):
     return {"value": value, "low": value - 1.0, "high": value + 1.0, "problems": problems}
 
 
-def certificate(lower_bound=-0.005, difference=0.0, tolerance=0.01, problems=600):
+def certificate(lower_bound=-0.009, difference=0.0, tolerance=0.01, problems=600):
     return {
         "difference": difference,
         "lower_bound": lower_bound,
@@ -32,7 +32,7 @@ def certificate(lower_bound=-0.005, difference=0.0, tolerance=0.01, problems=600
         "confidence": 0.95,
         "candidates": 8,
         "problems": problems,
-        "passed": problems >= 10 and lower_bound >= -tolerance,
+        "passed": lower_bound >= -tolerance,
     }
 
 

@@ -8,20 +8,20 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_model import make_model
 
+from crt.algorithm.objectives import Shorten
 from crt.cli import main
-from crt.core.objectives import Shorten
-from crt.engines.verl.folder import Folder
-from crt.engines.verl.hook import Row, decided
+from crt.data.prompts import render
 from crt.errors import ConfigError, EngineError
 from crt.files import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
-from crt.tasks.prompts import render
-from crt.train.cluster import Follower, check, folder_of, left_at, prepare
-from crt.train.cluster_recorder import ClusterRecorder
-from crt.train.reference import Store
-from crt.train.stage import Stage, stage_of
-from crt.train.workshop import Workshop
+from crt.training.context import Workshop
+from crt.training.reference import Store
+from crt.training.stage import Stage, stage_of
+from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare
+from crt.training.verl.folder import Folder
+from crt.training.verl.hook import Row, decided
+from crt.training.verl.recorder import ClusterRecorder
 from crt.types import Rollout, Verdict
 
 FIGURES = {

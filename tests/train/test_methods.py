@@ -11,18 +11,18 @@ from trained import rows, same, train, weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
+from crt.algorithm.baselines import L1Exact, O1Pruner
+from crt.algorithm.batch import Batch
 from crt.cli import main
-from crt.core.baselines import L1Exact, O1Pruner
-from crt.core.batch import Batch
-from crt.engines.local import CRTTrainer
-from crt.engines.rollouts import FastRollouts
+from crt.data.prompts import Prompt
 from crt.files import read_json
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.tasks.prompts import Prompt
-from crt.train.order import problem_order
-from crt.train.stage import Stage, prompts_of
-from crt.train.workshop import Workshop
+from crt.training.context import Workshop
+from crt.training.order import problem_order
+from crt.training.stage import Stage, prompts_of
+from crt.training.trl.rollouts import FastRollouts
+from crt.training.trl.trainer import CRTTrainer
 
 METHOD = re.compile(r"\[method\].*?(?=\[schedule\])", re.DOTALL)
 

@@ -1,4 +1,4 @@
-from crt.train.order import held_out, problem_order
+from crt.training.order import held_out, problem_order
 from crt.types import Problem
 
 PROBLEMS = [Problem(str(i), "q", "a") for i in range(10)]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from crt.algorithm.registry import name_of
 from crt.bench.fairness import first_change
 from crt.config import RunConfig
-from crt.core.methods import name_of
 from crt.errors import ConfigError, DataError
 from crt.files import held, read_json, write_json
 from crt.recipes import load_recipe
@@ -105,6 +105,28 @@ def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
             _refuse_change(path, known[job.name], job)
     more = [job for job in jobs if job.name not in known]
     return Comparison(path, kind, (*there.jobs, *more))
+
+
+def folders(path: Path, models: Sequence[str]) -> dict[str, Path]:
+    """Model → its comparison's directory: a folder of its own below `path` if there are several."""
+    short = {model: file_name(model.rstrip("/").rpartition("/")[2]) for model in models}
+    if len(set(short.values())) < len(short):
+        short = {model: file_name(model) for model in models}
+    if len(short) == 1 and not all((path / name / COMPARISON).is_file() for name in short.values()):
+        return dict.fromkeys(models, path)
+    if (path / COMPARISON).is_file():
+        raise ConfigError(
+            f"{path} holds the comparison of one model, and there are several here: "
+            f"{', '.join(models)}. Give another --out."
+        )
+    return {model: path / name for model, name in short.items()}
+
+
+def existing(path: Path) -> list[Path]:
+    """The comparison at `path`, or those of several models below it."""
+    if (path / COMPARISON).is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob(f"*/{COMPARISON}"))
 
 
 def write(comparison: Comparison) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crt.config import RunConfig
-    from crt.engines.ranks import Ranks
     from crt.run import Run
-    from crt.train.reference import Reference
-    from crt.train.workshop import Workshop
+    from crt.training.context import Workshop
+    from crt.training.ranks import Ranks
+    from crt.training.reference import Reference
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains to the end; 143 when the process was asked to end and everything is saved."""
-    from crt.engines.ranks import Ranks
     from crt.errors import ConfigError
     from crt.recipes import load_recipe
     from crt.run import Run
+    from crt.training.ranks import Ranks
 
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give a recipe for a new run, or --resume RUN to go on with one.")
@@ -60,17 +60,17 @@ def run(args: argparse.Namespace) -> int:
 
 def show_command(run: "Run") -> int:
     """Prints how verl is started for the stage the run is in; nothing is written or started."""
-    from crt.engines.quiet import quiet
     from crt.errors import ConfigError
+    from crt.training.quiet import quiet
 
     quiet()
     if run.config.engine != "verl":
         raise ConfigError("--print is for the engine verl; crt show prints what would run here.")
-    from crt.engines.verl.launch import shown
-    from crt.train.cluster import folder_of, overrides
-    from crt.train.cluster_recorder import finished
-    from crt.train.stage import stage_of
-    from crt.train.workshop import Workshop
+    from crt.training.context import Workshop
+    from crt.training.stage import stage_of
+    from crt.training.verl.fit import folder_of, overrides
+    from crt.training.verl.launch import shown
+    from crt.training.verl.recorder import finished
 
     workshop, stage = Workshop(run.config, run.path.parent / "references"), stage_of(run)
     saved = finished(folder_of(run, stage).saved)
@@ -83,11 +83,11 @@ def show_command(run: "Run") -> int:
 
 def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
     """Refuses what cannot work before a directory is made."""
-    from crt.engines.quiet import quiet
+    from crt.training.quiet import quiet
 
     quiet()
-    from crt.train import preflight as checks
-    from crt.train.workshop import Workshop
+    from crt.training import preflight as checks
+    from crt.training.context import Workshop
 
     folder.mkdir(parents=True, exist_ok=True)
     workshop = Workshop(config, folder / "references")
@@ -111,8 +111,8 @@ def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
 
 def cluster_ahead(config: "RunConfig", workshop: "Workshop", reference: "Reference") -> None:
     """The reference's rollouts for all that the first stage asks; a start takes minutes."""
-    from crt.train.cluster import sample_ahead
-    from crt.train.stage import first_stage, order_of
+    from crt.training.stage import first_stage, order_of
+    from crt.training.verl.fit import sample_ahead
 
     order = order_of(workshop, first_stage(config))
     sample_ahead(reference, [problem for step in order for problem in step])
@@ -120,18 +120,18 @@ def cluster_ahead(config: "RunConfig", workshop: "Workshop", reference: "Referen
 
 def carry_out(run: "Run") -> int:
     """Trains what is left of a run."""
-    from crt.engines.quiet import quiet
+    from crt.training.quiet import quiet
 
     quiet()
-    from crt.engines.ranks import Ranks
     from crt.errors import EngineError
-    from crt.train.budget import generated
-    from crt.train.disk import disk_told
-    from crt.train.stage import Interrupted
-    from crt.train.stages import train
-    from crt.train.states import mend
-    from crt.train.view import View
-    from crt.train.workshop import Workshop
+    from crt.training.budget import generated
+    from crt.training.context import Workshop
+    from crt.training.disk import disk_told
+    from crt.training.progress import View
+    from crt.training.ranks import Ranks
+    from crt.training.stage import Interrupted
+    from crt.training.states import mend
+    from crt.training.train import train
 
     ranks = Ranks.found()
     with run.locked() if ranks.writes else contextlib.nullcontext():

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from crt.engines.drawing import draw, nucleus
 from crt.errors import EngineError
+from crt.sampling.token_choice import draw, nucleus
 
 FinishReason = Literal["stop", "length", "cancelled"]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crt.core.methods import name_of
-from crt.engines.models import model_folder, weights_hash
+from crt.algorithm.registry import name_of
 from crt.errors import ConfigError, DataError
 from crt.evaluate.evaluation import Plan, Tell
 from crt.evaluate.manifest import short_name, versions
@@ -24,7 +23,6 @@ from crt.levels.choose import (
     Candidate,
     choose_levels,
     pareto_front,
-    problems_needed,
 )
 from crt.levels.family import (
     FORMAT,
@@ -36,6 +34,7 @@ from crt.levels.family import (
     Measurement,
 )
 from crt.run import Run
+from crt.sampling.models import model_folder, weights_hash
 
 AVERAGE = "all"  # levels are judged over all data sets of the evaluation
 EXAMPLES = 12
@@ -112,7 +111,7 @@ def build_family(
     ]
     if not any(level.certified for level in below):
         otherwise = "" if uncertified else ", or offer levels without certificate (--all)"
-        note(_why_uncertified(candidates, base, tolerance) + otherwise)
+        note(_why_uncertified(candidates, certificates, base, tolerance) + otherwise)
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
@@ -183,7 +182,8 @@ def certify(
             confidence=LEVEL,
             candidates=len(others),
             problems=result.problems,
-            passed=result.held,
+            needed=result.needed,
+            passed=result.passed,
         )
     return certificates
 
@@ -301,20 +301,32 @@ def _measured_hash(model: Path, evaluation: Path) -> str:
     return actual
 
 
-def _why_uncertified(candidates: Sequence[Candidate], base: SeriesPoint, tolerance: float) -> str:
+def _why_uncertified(
+    candidates: Sequence[Candidate],
+    certificates: Mapping[str, LevelCertificate],
+    base: SeriesPoint,
+    tolerance: float,
+) -> str:
     """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
-    problems = base.acc.problems
-    needed = problems_needed(candidates, base.len.value, problems, tolerance)
-    if needed is None:
+    near = [
+        certificates[c.name]
+        for c in candidates
+        if 0 < c.length < base.len.value and c.feasible(tolerance)
+    ]
+    if not near:
         return (
             f"no checkpoint that is shorter than the base was measured within {allowed} of its "
             "accuracy: allow more (--tolerance), or train longer"
         )
+    problems = near[0].problems
+    needed = min((each.needed for each in near if each.needed), default=None)
+    if needed is None or needed <= problems:
+        return f"no checkpoint is certified to {allowed}: allow more (--tolerance)"
     return (
         f"{problems} problems are too few to certify one of {len(candidates)} checkpoints to "
-        f"{allowed}: about {needed:,} would do if it is as good as measured (--data NAME:COUNT); "
-        "or allow more (--tolerance)"
+        f"{allowed}: one as good as the base needs about {needed:,} (--data NAME:COUNT); or allow "
+        "more (--tolerance)"
     )
 
 

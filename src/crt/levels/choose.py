@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crt.core.feasible import EQUALLY_SHORT
-from crt.core.guard import EDGE
+from crt.algorithm.guard import EDGE
+from crt.algorithm.two_stage import EQUALLY_SHORT
 
 FULL = "full"
 LEVEL_NAMES = ("concise", "balanced", "detailed")  # by length; the base is `full`
@@ -107,21 +107,6 @@ def level_names(count: int) -> list[str]:
     if count <= len(LEVEL_NAMES):
         return list(LEVEL_NAMES[:count])
     return [f"level-{number}" for number in range(1, count + 1)]
-
-
-def problems_needed(
-    candidates: Sequence[Candidate], base_length: float, problems: int, tolerance: float
-) -> int | None:
-    """About how many problems would certify the best of them, if it is as good as measured.
-
-    The bound's distance shrinks with √problems. None if no shorter one is within the tolerance.
-    """
-    ratios = [
-        (c.difference - c.lower_bound) / (c.difference + tolerance)
-        for c in candidates
-        if 0 < c.length < base_length and c.difference + tolerance > EDGE
-    ]
-    return math.ceil(problems * min(ratios) ** 2) if ratios else None
 
 
 def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from crt.config import RunConfig
-from crt.engines.models import LoadedModel, load_model
 from crt.errors import ConfigError, DataError
 from crt.files import UNFINISHED, write_text
 from crt.levels.family import (
@@ -19,6 +18,7 @@ from crt.levels.family import (
     model_of,
 )
 from crt.run import Run
+from crt.sampling.models import LoadedModel, load_model
 from crt.version import __version__
 
 METHODS = {

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from crt.core.guard import EDGE
-from crt.core.intervals import LEAST_PROBLEMS
+from crt.algorithm.guard import EDGE
+from crt.algorithm.statistics import highest_bound
+from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.files import read_json
 from crt.levels.choose import FULL, LEVEL_NAMES, MOST_LEVELS
 from crt.run import CONFIG
-from crt.tasks.messages import PromptSettings
 
 FAMILY = "family.json"
 FORMAT = 3
@@ -58,13 +58,15 @@ class LevelCertificate(Record):
     confidence: Share
     candidates: Count
     problems: Count
+    needed: Count | None = None  # problems that an equally good checkpoint needs, about
     passed: bool
 
     @model_validator(mode="after")
     def _consistent(self) -> "LevelCertificate":
-        enough = self.problems >= LEAST_PROBLEMS
-        passed = enough and self.lower_bound >= -self.tolerance - EDGE
-        if passed != self.passed or self.lower_bound > self.difference + EDGE:
+        passed = self.lower_bound >= -self.tolerance - EDGE
+        confidence = 1 - (1 - self.confidence) / self.candidates
+        possible = highest_bound(self.difference, self.problems, confidence)
+        if passed != self.passed or self.lower_bound > possible + EDGE:
             raise ValueError("the certificate contradicts its own figures")
         return self
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crt.engines.models import Dtype, LoadedModel, cache_bytes, load_model
+from crt.data.prompts import Template, prepare, render_turns
 from crt.errors import ConfigError, CrtError
 from crt.levels.batch import ContinuousBatch, Generation
 from crt.levels.errors import ApiError, internal_error, queue_full
 from crt.levels.family import Family, Level, check_weights, model_of
 from crt.levels.reasoning_splitter import Phase, Piece, ReasoningSplitter
 from crt.levels.requests import Call, ChatRequest, Chunks, TextRequest, parse_request
-from crt.tasks.prompts import Template, prepare, render_turns
+from crt.sampling.models import Dtype, LoadedModel, cache_bytes, load_model
 
 log = logging.getLogger("crt.levels")
 CACHE_BYTES = 4 * 2**30  # of keys and values of all levels together

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from crt.config import GradingConfig
+from crt.grading.grader import Grader
 from crt.levels.errors import ApiError, internal_error, time_limit
 from crt.levels.family import Family, Level
 from crt.levels.metrics import Metrics
@@ -34,7 +35,6 @@ from crt.levels.requests import (
     parse_body,
     validated,
 )
-from crt.tasks.grade import Grader
 
 if TYPE_CHECKING:
     from crt.levels.vllm import ServerProcesses

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from tokenizers.decoders import DecodeStream
 
-from crt.tasks.extract import CLOSE_THINKING, OPEN_THINKING
-from crt.tasks.prompts import opens_thinking
+from crt.data.prompts import opens_thinking
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 
 Phase = Literal["start", "thinking", "between", "answer"]
 TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM returns tokens

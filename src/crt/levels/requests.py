@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
+from crt.data.prompts import PromptSettings, to_messages
 from crt.errors import CrtError, did_you_mean
 from crt.levels.errors import ApiError
 from crt.levels.family import Family, Level
-from crt.tasks.messages import PromptSettings, to_messages
 
 Kind = Literal["chat", "text"]
 Chunks = AsyncGenerator[dict[str, Any], None]

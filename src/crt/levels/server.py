@@ -20,8 +20,8 @@ from crt.processes import at_signal
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from crt.engines.models import Dtype
     from crt.levels.vllm import ServerProcesses
+    from crt.sampling.models import Dtype
 
 KEY_VARIABLE = "CRT_API_KEY"
 SHORTEST_KEY = 16

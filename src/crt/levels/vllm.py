@@ -20,12 +20,12 @@ from typing import Any
 
 import httpx
 
-from crt.engines.models import model_files, model_folder
 from crt.errors import ConfigError, CrtError, EngineError
 from crt.levels.family import Family, Level, check_weights, model_of
 from crt.levels.reasoning_splitter import Vocabulary
 from crt.levels.upstream import UpstreamEngine, UpstreamModel, UpstreamSettings
 from crt.processes import ends_with_parent
+from crt.sampling.models import model_files, model_folder
 
 log = logging.getLogger("crt.levels")
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # values of vLLM's --max-lora-rank

@@ -7,7 +7,7 @@ from crt.report.sources import LineUp, Material, Point, Row, preferred
 from crt.report.turned import ranged
 
 FIGURES = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
-AGAINST = ("saved", "aes1", "aes2", "ad", "ap", "ai")
+AGAINST = ("saved", "aes1", "aes2", "r_zip_matched", "r_zip_matched_base", "ad", "ap", "ai")
 OVER_SEEDS = ("acc", "len", "r_zip", "aes1", "aes2", "ad", "ap", "ai")
 
 

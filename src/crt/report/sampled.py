@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
 from crt.evaluate.records import Record
 from crt.report.answers import Picked, answers_of, pack, spaced
 from crt.report.html import visible
 from crt.report.sources import Row, RunView
 from crt.run import ROLLOUTS, Run
-from crt.tasks.datasets import DATASETS, load_mixture, parse
 from crt.types import Problem, Verdict
 
 MOST_STEPS = 12  # of which the page has rollouts

@@ -17,6 +17,8 @@ COLUMNS = (  # title, key, digits, signed, interval, explanation
     ("AES₁", "aes1", 2, True, False, "accuracy-efficiency score; lost accuracy counts fivefold"),
     ("AES₂", "aes2", 2, True, False, "the same; lost accuracy counts tenfold"),
     ("R_zip", "r_zip", 3, False, False, "size after gzip over size before; low is redundant"),
+    ("R_zip, equal length", "r_zip_matched", 3, False, False, "both cut to the shorter response"),
+    ("base's there", "r_zip_matched_base", 3, False, False, "R_zip of the base at this length"),
     ("AD %", "ad", 0, False, False, "of the problems that got shorter: accuracy decreased"),
     ("AP %", "ap", 0, False, False, "of the problems that got shorter: accuracy preserved"),
     ("AI %", "ai", 0, False, False, "of the problems that got shorter: accuracy improved"),
@@ -61,7 +63,7 @@ def _held(row: Row) -> Html:
     if not found:
         return tag("span", "–", class_="dim")
     bound = f"{100 * found['lower_bound']:+.1f} points".replace("-", MINUS)
-    word = tag("b", "held", class_="held") if found["held"] else tag("span", "not held")
+    word = tag("b", "passed", class_="held") if found["held"] else tag("span", "not passed")
     return joined(word, tag("small", f"≥ {bound}"))
 
 

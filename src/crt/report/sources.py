@@ -9,6 +9,7 @@ from crt.config import RunConfig
 from crt.errors import CrtError, DataError
 from crt.evaluate.comparison import load_all
 from crt.evaluate.manifest import incomparable
+from crt.evaluate.matched import length_matched
 from crt.evaluate.series import SERIES, is_run
 from crt.evaluate.store import FIGURES, MANIFEST, Evaluation, load
 from crt.evaluate.versus import all_versus
@@ -232,7 +233,7 @@ def _points(group: Sequence[Evaluation]) -> tuple[Point, ...]:
     base = group[0]
     points = [Point(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for each in group[1:]:
-        found = all_versus(each.tallies, base.tallies)
+        found = all_versus(length_matched(each, base), base.tallies)
         plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in found.items()}
         points.append(Point(each.name, step_of(each), each, plain))
     return tuple(points)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crt.algorithm.statistics import shortfall
 from crt.report import measured, turned
 from crt.report.sources import LineUp, Material, Point, Row, RunView
 
@@ -49,14 +50,15 @@ def certificate(material: Material) -> Certificate:
     if found["lower_bound"] >= 0:
         bound = "with 95 % confidence none"
     if found["held"]:
-        sentence = f"The certificate is held: accuracy lost at most {tolerance}, {bound}."
-        return Certificate("held", f"certificate held · {tolerance}", sentence)
-    why = "" if found["problems"] >= 10 else " It rests on too few problems."
+        sentence = f"The certificate is passed: accuracy lost at most {tolerance}, {bound}."
+        return Certificate("held", f"certificate passed · {tolerance}", sentence)
+    sizes = found["tolerance"], found["problems"], found.get("needed")
+    why = shortfall(*sizes) if "needed" in found else ""
     sentence = (
-        f"The certificate that accuracy lost at most {tolerance} is not held: it may have lost, "
-        f"{bound}.{why}"
+        f"The certificate that accuracy lost at most {tolerance} is not passed: it may have lost, "
+        f"{bound}. {why}"
     )
-    return Certificate("open", f"certificate not held · {tolerance}", sentence)
+    return Certificate("open", f"certificate not passed · {tolerance}", sentence.rstrip())
 
 
 def judged(material: Material) -> LineUp | None:

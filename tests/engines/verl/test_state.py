@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from crt.core.baselines import ThinkPrune
-from crt.core.methods import METHODS
-from crt.core.objectives import PrimalDual, Refine, Shorten
-from crt.engines.verl.state import described, frozen, objective_from, restored, saved
+from crt.algorithm.baselines import ThinkPrune
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.registry import METHODS
 from crt.errors import ConfigError
+from crt.training.verl.state import described, frozen, objective_from, restored, saved
 
 COLUMNS = {"reference_correct": [1, 0], "reference_length": [5, 9], "reference_truncated": [0, 0]}
 
@@ -44,7 +44,7 @@ def test_a_changed_setting_counts_and_is_told():
     again, words = restored(PrimalDual(multiplier_rate=0.1), kept)
     assert again.multiplier == 3.5 and again.multiplier_rate == 0.1
     assert words == [
-        "multiplier_rate was 1.0 when this was saved and is 0.1 now: the configuration counts."
+        "multiplier_rate was 10.0 when this was saved and is 0.1 now: the configuration counts."
     ]
 
 

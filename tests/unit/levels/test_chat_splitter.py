@@ -2,9 +2,9 @@
 
 import pytest
 
-from crt.engines.models import load_tokenizer
 from crt.levels.reasoning_splitter import ChatSplitter, Vocabulary
 from crt.pocket import path
+from crt.sampling.models import load_tokenizer
 
 THOUGHT, SAID = "40 × 7 = 280. So it is 280.", "The answer is \\boxed{280}."
 

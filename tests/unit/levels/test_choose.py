@@ -6,7 +6,6 @@ from crt.levels.choose import (
     level_names,
     merge_similar,
     pareto_front,
-    problems_needed,
     spread_by_length,
 )
 
@@ -89,10 +88,3 @@ def test_names_by_length():
     assert level_names(1) == ["concise"]
     assert level_names(3) == ["concise", "balanced", "detailed"]
     assert level_names(4) == ["level-1", "level-2", "level-3", "level-4"]
-
-
-def test_how_many_problems_it_would_take():
-    # the bound is 0.02 below the difference of 0, and may be 0.01: half the distance, four times
-    points = [point("even", 0.90, 50, lower_bound=-0.02), point("long", 0.95, 120)]
-    assert problems_needed(points, 100, problems=200, tolerance=0.01) == 800
-    assert problems_needed([point("worse", 0.85, 50)], 100, problems=200, tolerance=0.01) is None

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.cli import main
-from crt.engines.models import load_model, weights_hash
 from crt.pocket import path as pocket
 from crt.recipes import config_of
 from crt.run import Run
+from crt.sampling.models import load_model, weights_hash
 from tests.support.levels import PROMPT, certificate, level, plain_family
 
 

@@ -6,11 +6,11 @@ import time
 import pytest
 import torch
 
-from crt.engines.models import load_model
 from crt.errors import ConfigError, EngineError
 from crt.levels.batch import ContinuousBatch, Generation, refuse_sliding_windows
 from crt.levels.errors import ApiError
 from crt.levels.local import BatchThread, LocalSettings, Ticket, collect, fit_tokens
+from crt.sampling.models import load_model
 from tests.support.levels import PROMPT, make_endless
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crt.data.prompts import PromptSettings
 from crt.levels.errors import ApiError
 from crt.levels.requests import (
     ChatRequest,
@@ -10,7 +11,6 @@ from crt.levels.requests import (
     parse_body,
     parse_request,
 )
-from crt.tasks.messages import PromptSettings
 
 HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 from crt.report.figures import grid
 from crt.report.sources import LineUp, Row
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 from crt.report.figures import style
 from crt.report.figures.vega import Spec, tooltip
 from crt.report.palette import LENGTHS

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crt.core.metrics import AES1, AES2, AesWeights
+from crt.algorithm.metrics import AES1, AES2, AesWeights
 from crt.report import measured
 from crt.report.sources import Material, Row
 
