@@ -11,9 +11,9 @@ from serving import load, server
 
 from crt.data.datasets import load as load_data
 from crt.files import write_json
+from crt.levels.family import FORMAT
 from crt.pocket import path
 from crt.sampling.models import weights_hash
-from crt.serve.family import FORMAT
 from crt.version import __version__
 
 from . import Setting

@@ -1,7 +1,6 @@
 """Recipes, data, completions and families of any kind: used, or refused with a sentence."""
 
 import contextlib
-import importlib.util
 import json
 import tempfile
 import tomllib
@@ -19,9 +18,10 @@ from crt.evaluate.completions import Scoring, read_completions
 from crt.evaluate.sets import load_sets
 from crt.grading.extract import extract
 from crt.grading.grader import Grader, Item, Pair, extract_pair
+from crt.levels.family import model_of, read_family
 from crt.recipes import config_of, load_recipe
-from crt.serve.family import model_of, read_family
 from crt.types import Verdict
+from tests.support import levels as made
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
@@ -152,16 +152,6 @@ def test_responses_have_a_verdict(text: str, gold: str) -> None:
             assert grade is None or grade.verdict in (Verdict.CORRECT, Verdict.WRONG)
 
 
-def serving() -> Any:
-    """The builders of the server's tests."""
-    spec = importlib.util.spec_from_file_location("serving", ROOT / "tests/serve/conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-made = serving()
 FAMILY = made.plain_family([made.level("concise", 57.0), made.level("full", 129.0)])
 families = st.one_of(
     changed_json(FAMILY).map(lambda plain: json.dumps(plain).encode()),
