@@ -90,6 +90,8 @@ class ReferenceConfig(Part):
     """`cached` samples each problem once and keeps it; `fresh` samples every step, as Alg. 1."""
     rollouts: Annotated[int, Field(ge=2)] = 16
     """Per problem."""
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap at which the reference is sampled, e.g. that of use; None: as in training."""
 
 
 class OptimConfig(Part):
@@ -134,6 +136,8 @@ class ValidationConfig(Part):
     temperature: NotNegative | None = None
     """At which the model will be used; None: as in training, where the guard compares."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    """The cap of use; None: as in training."""
 
 
 class ClusterConfig(Part):
