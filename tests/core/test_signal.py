@@ -5,7 +5,7 @@ import pytest
 
 from crt.core.batch import Batch
 from crt.core.objectives import LengthOnly, PrimalDual, Shorten
-from crt.core.signal import signal
+from crt.core.signal import signal, weight_by_length
 
 
 def test_the_reference_is_found_by_problem_not_by_position():
@@ -51,3 +51,18 @@ def test_the_estimator_is_a_choice():
     assert centred.tolist() == [[0.5, -0.5]]
     standard = signal(Shorten(), batch, worse)[0].advantages
     assert standard == pytest.approx(np.array([[1, -1]]), abs=1e-5)
+
+
+def test_weights_are_averaged_by_quartile_of_length_shortest_first():
+    # by length: 10 → 1.0, 20 → 0.8, 30 → 0.6, 40 → 0.4, 50 → 0.2, 60 → 0.0, 70 → 0.5, 80 → 0.7
+    lengths = [80, 10, 70, 20, 60, 30, 50, 40]
+    weights = [0.7, 1.0, 0.5, 0.8, 0.0, 0.6, 0.2, 0.4]
+    # (1.0 + 0.8) / 2, (0.6 + 0.4) / 2, (0.2 + 0.0) / 2, (0.5 + 0.7) / 2
+    assert weight_by_length(weights, lengths) == pytest.approx([0.9, 0.5, 0.1, 0.6])
+
+
+def test_weights_need_four_rollouts():
+    assert weight_by_length([1.0, 1.0, 1.0], [5, 6, 7]) is None
+    assert weight_by_length(None, [5, 6, 7, 8]) is None
+    # five rollouts: the first quartile has two, (1.0 + 0.0) / 2
+    assert weight_by_length([1.0, 0.0, 0.2, 0.3, 0.4], [1, 2, 3, 4, 5]) == [0.5, 0.2, 0.3, 0.4]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from crt.core.advantage import Estimator, advantages
 from crt.core.batch import Array, Batch
@@ -13,6 +14,7 @@ from crt.core.objectives import Decision, Objective
 AnyObjective = TypeVar("AnyObjective", bound=Objective)
 
 Row = dict[str, float | int | str | None]
+QUARTILES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +59,16 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "problems": len(batch.problem_ids),
         "rollouts": int(batch.correct.size),
     }
+
+
+def weight_by_length(weights: ArrayLike | None, lengths: ArrayLike) -> list[float] | None:
+    """The mean importance weight of each quartile of response length, the shortest first.
+
+    `weights` holds each rollout's mean effective weight, (N,); `lengths` its tokens, (N,). None
+    without weights, or with fewer than four rollouts. Four equal numbers mean that the correction
+    favours no length.
+    """
+    if weights is None or np.size(lengths) < QUARTILES:
+        return None
+    by_length = np.asarray(weights, dtype=float)[np.argsort(lengths, kind="stable")]
+    return [float(quartile.mean()) for quartile in np.array_split(by_length, QUARTILES)]
