@@ -245,7 +245,7 @@ class RunConfig(Part):
 
     def _check_validation(self) -> None:
         asked = (self.validation.temperature, self.validation.top_p) != (None, None)
-        if asked and (self.trl.get("use_vllm") or self.engine == "verl"):
+        if asked and self.engine == "local" and self.trl.get("use_vllm"):
             raise ValueError(
                 "validation.temperature and validation.top_p need the package's own sampler: the "
                 "trainer's engine samples as in training. Leave them out, or train at that "

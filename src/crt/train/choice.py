@@ -56,7 +56,8 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
     asked = len(workshop.problems[1])
     workshop.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
     model = workshop.load(str(folder))
-    engine, how = workshop.frozen(model), workshop.measuring
+    how = workshop.measuring
+    engine = workshop.frozen(model, how)
     policy = workshop.policy(model, sampler=engine, sampling=how)
     rollouts = workshop.measured(policy, copies, step, FINAL_DRAW)
     workshop.release()

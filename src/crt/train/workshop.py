@@ -45,6 +45,8 @@ class Workshop:
         sampling = config.sampling
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
         self.measuring = measuring(config)
+        cap = config.reference.max_tokens or sampling.max_tokens
+        self.referring = replace(self.sampling, max_tokens=cap)  # how the reference is sampled
         grading = config.grading
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
@@ -108,12 +110,12 @@ class Workshop:
         sampler = sampler or InProcess(model.model, model.files.ends, sampling or self.sampling)
         return Policy(sampler, model.files.ends, template or self.template, self.grader)
 
-    def frozen(self, model: LoadedModel) -> Sampler | None:
+    def frozen(self, model: LoadedModel, sampling: Sampling | None = None) -> Sampler | None:
         """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
         if self.config.engine == "verl":
             from crt.train.cluster import sampler_of
 
-            self.engines.append(servers := sampler_of(self, model))
+            self.engines.append(servers := sampler_of(self, model, sampling or self.sampling))
             return servers
         if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
             return None  # a fresh reference is asked in training, when the GPU is the policy's
@@ -121,7 +123,11 @@ class Workshop:
             return None
         trusted, alone = self.config.model.trust_remote_code, self.ranks.count == 1
         engine = VllmSampler(
-            model.files, self.sampling, dtype=model.dtype, trust_remote_code=trusted, alone=alone
+            model.files,
+            sampling or self.sampling,
+            dtype=model.dtype,
+            trust_remote_code=trusted,
+            alone=alone,
         )
         self.engines.append(engine)
         return engine
@@ -139,8 +145,8 @@ class Workshop:
 
     def reference(self, model: LoadedModel, sampling: Sampling | None = None) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
-        settings, sampling = self.config.reference, sampling or self.sampling
-        engine = self.frozen(model)
+        settings, sampling = self.config.reference, sampling or self.referring
+        engine = self.frozen(model, sampling)
         policy = self.policy(model, self.plain, engine, sampling)
         train, validation = self.problems
 
@@ -179,7 +185,7 @@ class Workshop:
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems, sampled as checkpoints are there."""
-        if self.measuring != self.sampling:
+        if self.measuring != self.referring:
             reference = self.reference(self.base, self.measuring)
         return reference([problem.id for problem in self.problems[1]])
 
@@ -193,7 +199,7 @@ def measuring(config: RunConfig) -> Sampling:
     """How checkpoints are sampled on the validation problems: as in training if nothing is said."""
     asked, trained = config.validation, config.sampling
     return Sampling(
-        trained.max_tokens,
+        asked.max_tokens or trained.max_tokens,
         trained.temperature if asked.temperature is None else asked.temperature,
         trained.top_p if asked.top_p is None else asked.top_p,
     )

@@ -55,7 +55,7 @@ def test_kl_and_loss_are_verls_own():
     found = overrides(optim={"kl": 0.01, "loss": "sequence_mean", "clip": 0.3})
     actor = "actor_rollout_ref.actor"
     assert found[f"{actor}.use_kl_loss"] is True and found[f"{actor}.kl_loss_coef"] == 0.01
-    assert found[f"{actor}.kl_loss_type"] == "low_var_kl"  # k3
+    assert found[f"{actor}.kl_loss_type"] == "low_var_kl+"  # k3, the gradient of k2
     assert found[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
     assert found[f"{actor}.clip_ratio_high"] == 0.3
     assert overrides(optim={"kl": 0.0})[f"{actor}.use_kl_loss"] is False
