@@ -3,14 +3,9 @@
 `make test-cluster` makes the environment and runs this; it took 39 minutes on two busy cores.
 """
 
-import os
 import re
-import secrets
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,75 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crt.files import read_json, read_rows, write_json
-from crt.run import Run
-
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
+from command import crt, steps, told, wait_for
+
+from crt.files import read_json, write_json
+from crt.run import Run
+
 HERE = Path(__file__).parent
-SUPPORT = {
-    "PYTHONPATH": str(HERE / "support"),
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-    "OMP_NUM_THREADS": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "HF_HUB_OFFLINE": "1",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_worker_niceness": "0",  # as its parent; by itself Ray steps back behind everything
-    # a busy machine is no broken one
-    "RAY_raylet_start_wait_time_s": "600",
-    "RAY_gcs_server_request_timeout_seconds": "300",
-    "RAY_worker_register_timeout_seconds": "900",
-}
 KILLED_AFTER = 10  # steps; the last checkpoint before is that of step 8
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Iterator[dict[str, Any]]:
-    """A folder for all that Ray and vLLM write, with a path short enough for Ray's sockets."""
-    folder = tmp_path_factory.mktemp("cluster")
-    ray = Path("/tmp") / f"ray-{secrets.token_hex(4)}"
-    ray.mkdir()
-    token = folder / "token"
-    token.write_text(secrets.token_hex(32))
-    token.chmod(0o600)
-    caches = {
-        name: str(folder / name.lower())
-        for name in ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "XDG_CACHE_HOME", "TRITON_CACHE_DIR")
-    }
-    own = {"RAY_TMPDIR": str(ray), "RAY_AUTH_TOKEN_PATH": str(token), **caches}
-    own["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    yield {"folder": folder, "environment": {**os.environ, **SUPPORT, **own}}
-    subprocess.run(["rm", "-rf", str(ray)], check=False)
-
-
-def crt(place, *words: str) -> "subprocess.Popen[str]":
-    """`crt`, as a user calls it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "crt", *words],
-        env=place["environment"],
-        cwd=place["folder"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    output, _ = process.communicate()
-    assert process.returncode == code, output
-    return output
-
-
-def steps(run: Path) -> int:
-    return len(read_rows(run / "steps.jsonl"))
-
-
-def wait_for(process: "subprocess.Popen[str]", is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
