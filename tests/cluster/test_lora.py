@@ -41,8 +41,8 @@ def run(place) -> Run:
     return Run.open(path)
 
 
-def probabilities(model: Any, rollouts: list[dict[str, Any]]) -> torch.Tensor:
-    """Of every token of some responses."""
+def logprobs(model: Any, rollouts: list[dict[str, Any]]) -> torch.Tensor:
+    """Of every token of some responses, without the one that ends them."""
     template = prepare(model.tokenizer, PromptSettings())
     problems = {problem.id: problem for problem in load("pocket:128").problems}
     found = []
@@ -51,7 +51,7 @@ def probabilities(model: Any, rollouts: list[dict[str, Any]]) -> torch.Tensor:
         said = model.tokenizer.encode(one["text"], add_special_tokens=False)
         with torch.no_grad():
             logits = model.model(torch.tensor([prompt + said])).logits[0]
-        rows = logits.softmax(-1)[len(prompt) - 1 : -1]
+        rows = logits.log_softmax(-1)[len(prompt) - 1 : -1]
         found.append(rows.gather(1, torch.tensor(said)[:, None])[:, 0])
     return torch.cat(found)
 
@@ -66,7 +66,7 @@ def test_the_adapter_reaches_the_servers(run):
     apart = [row["weights_apart"] for row in run.steps]
     adapted, base = load_model(str(run.checkpoint(4))), load_model("pocket")
     sampled = run.rollouts(5)[:16]  # with the adapter of step 4
-    moved = (probabilities(adapted, sampled) - probabilities(base, sampled)).abs().max()
+    moved = (logprobs(adapted, sampled).exp() - logprobs(base, sampled).exp()).abs().max()
     print(f"servers and trainer: {max(apart):.1e}; base and adapter: {moved:.1e}")
     assert max(apart) < 5e-4
     assert moved > 20 * max(apart)
@@ -82,10 +82,20 @@ def test_the_checkpoint_is_an_adapter_with_the_recipes_settings(run):
     assert {"q_proj", "down_proj"} <= set(settings["target_modules"])
 
 
-def test_kl_is_to_the_base(run):
-    """The adapter begins as nothing, so the first step has no distance to the base."""
-    values = [row["kl"] for row in run.steps]
-    assert abs(values[0]) < 1e-6 and max(values) > 1e-5
+def test_the_saved_adapter_is_the_one_that_was_trained(run):
+    """Step 5's KL, worked out from the checkpoint of step 4: k3 of the tokens that are trained on.
+
+    A problem without a signal has advantages of 0 and no KL; all tokens are divided by.
+    """
+    rollouts, row = run.rollouts(5), run.steps[4]
+    signal = {one["problem_id"] for one in rollouts if one["advantage"]}
+    trained = [one for one in rollouts if one["problem_id"] in signal]
+    apart = logprobs(load_model(str(run.checkpoint(4))), trained)
+    apart -= logprobs(load_model("pocket"), trained)
+    k3 = (torch.exp(-apart) + apart - 1).sum().item() / row["generated"]
+    print(f"KL of step 5: {row['kl']:.3e}; from the checkpoint of step 4: {k3:.3e}")
+    assert row["kl"] == pytest.approx(k3, rel=0.1)
+    assert abs(run.steps[0]["kl"]) < 1e-6  # an adapter begins as nothing
 
 
 def test_no_length_is_favoured(run):
