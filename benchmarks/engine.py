@@ -14,22 +14,19 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from trl.kernels import ChunkedLogProbFunction
 
-from crt.engines import reading, sampler
+from crt.engines import sampler
 from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import logprobs_and_entropies
 from crt.engines.models import load_model
 from crt.engines.padding import left_aligned
 from crt.engines.sampler import Sample, left_padded
-from crt.engines.tape import Tape
 from crt.tasks.datasets import load
 from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
@@ -43,7 +40,6 @@ UPDATES = {  # rows at once, at the left edge, denormals flushed, logits
     "and denormal numbers flushed": (16, True, True, "tiles"),
     "and whole logits": (16, True, True, "whole"),
     "and what responses have in common once": (16, True, True, "tree"),
-    "and backwards from the sampler's tape": (16, True, True, "tape"),
 }
 
 
@@ -54,7 +50,7 @@ def main() -> None:
     bench = Bench(args.model, args.problems, args.group)
     print(bench.in_common())
     if args.profile:
-        parts = {"sampler": lambda: bench.sampled(tape=bench.tape), "update": bench.update}
+        parts = {"sampler": bench.sampled, "update": bench.update}
         for name, run in parts.items():
             print(f"{name}\n{profiled(run)}")
         return
@@ -64,13 +60,7 @@ def main() -> None:
         f"sampler, {pages}, what rollouts have in common in one row": lambda: bench.sampled(
             share=False
         ),
-        f"sampler, {pages}, and the prompt's keys once for its group": lambda: bench.sampled(
-            lean=False
-        ),
-        f"sampler, {pages}, and the small Llama written out": bench.sampled,
-        f"sampler, {pages}, and what the update needs on tape": lambda: bench.sampled(
-            tape=bench.tape
-        ),
+        f"sampler, {pages}, and the prompt's keys once for its group": bench.sampled,
     }
     for name, how in UPDATES.items():
         work[f"update, {name}"] = lambda how=how: bench.update(*how)
@@ -115,7 +105,6 @@ class Bench:
         self.prompts = [list(render(problem, template).token_ids) for problem in asked]
         groups = self.sampled()
         pairs = [(p, one.tokens) for p, of in zip(self.prompts, groups, strict=True) for one in of]
-        self.tape = Tape()
         self.rollouts = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
 
     def in_common(self) -> str:
@@ -127,17 +116,14 @@ class Bench:
             f"{len(told)} responses, {len(set(told))} distinct"
         )
 
-    def sampled(
-        self, share: bool = True, lean: bool = True, tape: Tape | None = None
-    ) -> list[list[Sample]]:
+    def sampled(self, share: bool = True) -> list[list[Sample]]:
         """The same rollouts every time."""
         self.model.eval()
         stream = torch.Generator().manual_seed(0)
-        with nullcontext() if lean else patch.object(reading, "may_be_lean", lambda _: False):
-            return sampler.sample(
-                self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
-                share_prompts=share, tape=tape,
-            )  # fmt: skip
+        return sampler.sample(
+            self.model, self.prompts, self.group, CAP, self.ends, generator=stream,
+            share_prompts=share,
+        )  # fmt: skip
 
     def sampled_apart(self) -> object:
         """As many rollouts, none of which shares a row with another."""
@@ -149,19 +135,15 @@ class Bench:
         )  # fmt: skip
 
     def update(
-        self, rows: int = 16, aligned: bool = True, flushed: bool = True, logits: str = "tape"
+        self, rows: int = 16, aligned: bool = True, flushed: bool = True, logits: str = "tree"
     ) -> None:
-        """The gradient of all responses' log-probability, in micro-batches of rows alike.
-
-        From the tape it goes as long as what was sampled last is on it.
-        """
-        from_tape = partial(in_tree, tape=self.tape)
-        ways = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree, "tape": from_tape}
+        """The gradient of all responses' log-probability, in micro-batches of rows alike."""
+        ways = {"tiles": in_tiles, "whole": in_whole, "tree": in_tree}
         said = ways[logits]
         self.model.train()
         self.model.zero_grad()
         with denormals_flushed() if flushed else nullcontext():
-            for ids, mask, width in self.batches(rows, alike=logits in ("tree", "tape")):
+            for ids, mask, width in self.batches(rows, alike=logits == "tree"):
                 length = mask.sum(1)
                 if aligned:
                     left = left_aligned(ids, mask, width)
@@ -197,16 +179,9 @@ def in_whole(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept:
     return logits.log_softmax(-1).gather(-1, ids[:, -kept:, None])[..., 0]
 
 
-def in_tree(
-    model: Any,
-    ids: Tensor,
-    mask: Tensor | None,
-    length: Tensor,
-    kept: int,
-    tape: Tape | None = None,
-) -> Tensor:
+def in_tree(model: Any, ids: Tensor, mask: Tensor | None, length: Tensor, kept: int) -> Tensor:
     """The same as our trainer has them."""
-    return logprobs_and_entropies(model, ids, length, kept, 1.0, tape)[0]
+    return logprobs_and_entropies(model, ids, length, kept, 1.0)[0]
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class ValidationConfig(Part):
     finalists: Count = 6
     """At most so many are."""
     temperature: NotNegative | None = None
-    """At which the model will be used; None: as in training, where the guard compares."""
+    """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=2)] | None = None
     """The cap of use; None: as in training."""
@@ -225,11 +225,17 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
-        self._check_validation()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
                 "trl.use_vllm"
+            )
+        if self.sampling.top_p < 1 and (self.trl.get("use_vllm") or self.engine == "verl"):
+            raise ValueError(
+                f"sampling.top_p = {self.sampling.top_p} in training with vLLM: it reports "
+                "probabilities of the nucleus, the trainer those of all tokens, and the correction "
+                "between them would be wrong. Set sampling.top_p = 1; validation.top_p and "
+                "evaluation.top_p may be lower"
             )
         if self.optim.warmup_steps >= self.schedule.steps:
             raise ValueError(
@@ -242,15 +248,6 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
-
-    def _check_validation(self) -> None:
-        asked = (self.validation.temperature, self.validation.top_p) != (None, None)
-        if asked and self.engine == "local" and self.trl.get("use_vllm"):
-            raise ValueError(
-                "validation.temperature and validation.top_p need the package's own sampler: the "
-                "trainer's engine samples as in training. Leave them out, or train at that "
-                "temperature with sampling.temperature"
-            )
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""

@@ -112,7 +112,8 @@ def test_a_checkpoint_is_like_any_other(two_stages, place):
 def primal_dual(place, two_stages) -> Run:
     """Asked to end after a few steps, then launched by hand with another rate for λ."""
     path = place["folder"] / "runs" / "primal_dual"
-    changes = ['method={type="primal_dual"}', "schedule.steps=8", "validation.final_rollouts=0"]
+    method = 'method={type="primal_dual", multiplier_rate=1.0}'
+    changes = [method, "schedule.steps=8", "validation.final_rollouts=0"]
     words = [word for change in changes for word in ("--set", change)]
     recipe = str(HERE / "pocket.toml")
     first = crt(place, "train", recipe, "--out", str(path), *words)

@@ -11,16 +11,18 @@ pytest.importorskip("verl", reason="make test-engines makes the environment for 
 
 from tensordict import TensorDict
 
+from crt.core.batch import Batch
 from crt.core.objectives import Shorten
 from crt.engines.deciding import Step
 from crt.engines.verl.folder import Folder
-from crt.engines.verl.hook import Decided, Row
+from crt.engines.verl.hook import Decided, Row, decided, reference_columns
 from crt.engines.verl.overrides import Course, Model, training
 from crt.engines.verl.sampler import composed
 from crt.recipes import load_recipe
 from crt.types import Verdict
 
 MODEL = Model(Path("/models/base"), "float32", 300, (7,))
+REFERENCE = Batch(("a",), [[1, 1]], [[20, 30]])
 RATIOS = [[1.0, 3.0], [0.5, 1.0, 1.0], [1.0], [4.0]]  # the trainer's probability to the sampler's
 
 
@@ -105,11 +107,29 @@ def test_the_loss_is_weighed_token_by_token():
     torch.testing.assert_close(now.grad, weighed)
 
 
-def test_figures_for_verls_loggers_leave_out_the_rows_that_verl_added():
-    from crt.engines.verl.trainer import _weight_by_length, logged
+def test_the_step_shows_the_weight_of_each_length_without_the_rows_that_verl_added():
+    from crt.engines.verl.trainer import with_weights
 
-    rows = [Row({}, "", tokens, "eos", Verdict.WRONG, None) for tokens in (40, 10, 30, 20)]
-    quartiles = _weight_by_length([*rows, None], [0.4, 1.0, 0.6, 0.8, 7.0])
-    assert quartiles == [1.0, 0.8, 0.6, 0.4]
-    told = logged(Decided([], [], Step(None, ()), quartiles))
-    assert told == {f"crt/weight_q{n}": w for n, w in enumerate(quartiles, 1)}
+    info = {"problem_id": "a", "budget": None, **reference_columns(REFERENCE, "a")}
+    rows = [Row(info, "", tokens, "eos", Verdict.WRONG, None) for tokens in (40, 10, 30, 20)]
+    found, _ = decided(Shorten(), [*rows, None], 4)
+    weighed = with_weights(found, [*rows, None], [0.4, 1.0, 0.6, 0.8, 7.0])
+    assert weighed.step.signal is not None
+    assert weighed.step.signal.row["weight_by_length"] == [1.0, 0.8, 0.6, 0.4]
+
+
+def test_entropy_and_kl_are_of_the_tokens_that_are_trained_on():
+    from crt.engines.verl.trainer import trained_on
+
+    data = TensorDict(
+        {
+            "entropy": nested([[0.2, 0.4], [9.0]]),
+            "old_log_probs": nested([[-1.0, -2.0], [-3.0]]),
+            "ref_log_prob": nested([[-1.0, -1.0], [-9.0]]),
+        },
+        batch_size=2,
+    )
+    # k3 of the second token: exp(1) − 1 − 1
+    figures = trained_on(data, nested([[1, 1], [0]]))
+    assert figures == pytest.approx({"crt/entropy": 0.3, "crt/kl": (math.e - 2) / 2}, rel=1e-5)
+    assert trained_on(data, nested([[0, 0], [0]])) == {}

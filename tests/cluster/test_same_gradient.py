@@ -44,7 +44,7 @@ def config_of(engine: str, loss: str) -> RunConfig:
     return load_recipe(
         HERE / "pocket.toml",
         [
-            f'engine="{engine}"', f'optim.loss="{loss}"', "optim.kl=0.5", "optim.grad_norm=1e9",
+            f'engine="{engine}"', f'optim.loss="{loss}"', "optim.kl=0.1", "optim.grad_norm=1e9",
             "optim.micro_batch=4", 'grading.truncated="mask"', "schedule.problems_per_step=3",
             "sampling.group_size=4", f"sampling.max_tokens={CAP}", "sampling.temperature=0.9",
         ],
@@ -119,7 +119,7 @@ def through_trl(loss: str, policy: Path, prompts: Any, said: Any, folder: Path) 
     CRTTrainer(
         model=model,
         reward_funcs=[reward],
-        args=settings(config, str(folder), 1, "cpu", 1),
+        args=settings(config, str(folder), 1, "cpu", 1, "float32"),
         train_dataset=Dataset.from_list([{"prompt": x, "problem_id": x} for x in NAMES]),
         processing_class=load_tokenizer(pocket.path()),
         callbacks=[Keep()],
@@ -228,4 +228,4 @@ def test_one_batch_through_both_engines_is_one_gradient(
     apart = torch.sqrt(sum(((ours[name] - theirs[name]) ** 2).sum() for name in ours))
     print(f"{loss}: gradient {size:.6f}, apart {apart:.2e}")
     assert size > 0.01
-    assert apart < 1e-4 * size
+    assert apart < 2e-5 * size

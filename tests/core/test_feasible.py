@@ -21,6 +21,15 @@ def test_exactly_at_the_floor_is_feasible():
     assert Candidate(1, 0.7, 100, margin=0.8 - 0.1 - 0.7).feasible
 
 
+def test_a_noisier_measurement_is_never_easier_to_pass():
+    # A margin of one point: shown by 0.8 points of noise, not by 1.2.
+    assert Candidate(1, 0.8, 100, 0.010, 0.008).feasible
+    assert not Candidate(1, 0.8, 100, 0.010, 0.012).feasible
+    for margin in (-0.02, 0.0, 0.01, 0.05):
+        passed = [Candidate(1, 0.8, 100, margin, noise / 1000).feasible for noise in range(60)]
+        assert passed == sorted(passed, reverse=True)
+
+
 def test_if_none_keeps_it_the_one_that_breaks_it_least():
     bad, worse = Candidate(10, 0.70, 500, -0.05), Candidate(20, 0.60, 300, -0.15)
     assert shortest_feasible([worse, bad]) == bad
@@ -36,7 +45,7 @@ def test_if_none_keeps_it_the_shortest_that_is_not_surely_broken():
 
 
 def test_the_shortest_that_may_keep_it():
-    early = Candidate(10, 0.882, 89, 0.005, 0.013)
+    early = Candidate(10, 0.892, 89, 0.015, 0.013)
     short = Candidate(36, 0.860, 54, -0.016, 0.019)
     broken = Candidate(30, 0.840, 40, -0.040, 0.019)
     assert shortest_plausible([early, short, broken]) == short

@@ -155,7 +155,9 @@ def test_the_advantages_are_those_of_the_core(tmp_path, tokenizer):
 
 def test_one_row_a_step_and_the_multiplier_moves(tmp_path, tokenizer):
     seen = []
-    one = trainer(tmp_path, tokenizer, PrimalDual(), reference(1.0), 3, on_step=seen.append)
+    one = trainer(
+        tmp_path, tokenizer, PrimalDual(multiplier_rate=1.0), reference(1.0), 3, on_step=seen.append
+    )
     one.train()
     rows = [step.signal.row for step in seen]
     assert len(rows) == 3
@@ -343,39 +345,6 @@ def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
     assert one.state.log_history[0]["entropy"] > 2.0  # ln 13 is 2.56, and the model is indifferent
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_what_was_sampled_is_not_computed_again(tmp_path, tokenizer, monkeypatch, beta):
-    """From the sampler's tape the same weights come, and the policy goes forwards once a batch."""
-    tiny_model().save_pretrained(tmp_path / "reference")
-    runs, again, forward = [], [], logprobs.forward
-
-    def counted(model, *args):
-        again[-1] += model.training
-        return forward(model, *args)
-
-    monkeypatch.setattr(logprobs, "forward", counted)
-    for taped in (True, False):
-        again.append(0)
-        one = trainer(
-            tmp_path, tokenizer, LengthOnly(), steps=3, beta=beta,
-            rollout_func=fast_rollouts(tokenizer),
-        )  # fmt: skip
-        one.tape = one.tape if taped else None
-        one.train()
-        weights = torch.cat([p.detach().flatten() for p in one.model.parameters()])
-        figures = [(row["entropy"], row["grad_norm"]) for row in one.state.log_history[:3]]
-        runs.append((weights, figures))
-    assert again == [0, 3 * 2]  # micro-batches
-    (weights, figures), (others, other_figures) = runs
-    torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
-    assert np.array(figures) == pytest.approx(np.array(other_figures), rel=1e-4)
-
-
-def test_another_models_responses_are_on_no_tape(tmp_path, tokenizer):
-    one = trainer(tmp_path, tokenizer, LengthOnly(), off_policy=True)
-    assert one.tape is None
-
-
 @pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])
 def test_a_batch_without_completions_costs_next_to_nothing(
     tmp_path, tokenizer, monkeypatch, whole_logits
@@ -488,3 +457,46 @@ def test_small_numbers_are_flushed_in_a_step_and_not_after_it(tmp_path, tokenize
 
     trainer(tmp_path, tokenizer, Shorten(), reward=reward, steps=1).train()
     assert seen == [0.0] and sys.float_info.min / 2 > 0
+
+
+def test_muted_rollouts_carry_no_kl(tmp_path, tokenizer):
+    # One token each: all but those that end at once are truncated, and whoever ends is wrong.
+    tiny_model().save_pretrained(tmp_path / "reference")
+    runs = {}
+    for how in ("mask", "wrong"):
+        one = trainer(tmp_path, tokenizer, LengthOnly(), steps=1, beta=0.5, truncated_as=how,
+                      max_completion_length=2, rollout_func=never_ends)  # fmt: skip
+        one.train()
+        runs[how] = one.state.log_history[0]
+    assert runs["mask"]["grad_norm"] == 0.0 and "kl" not in runs["mask"]
+
+
+def never_ends(prompts, trainer):
+    """Responses of two and of one token, none of which has ended."""
+    ids = [trainer.processing_class.encode(prompt) for prompt in prompts]
+    said = [[4, 5] if i % 2 else [6] for i in range(len(ids))]
+    return {"prompt_ids": ids, "completion_ids": said, "logprobs": [[-1.0] * len(t) for t in said]}
+
+
+def test_the_row_reaches_trls_loggers(tmp_path, tokenizer):
+    one = trainer(tmp_path, tokenizer, PrimalDual(), reference(1.0), 1)
+    one.train()
+    logged = one.state.log_history[0]
+    assert logged["crt/stage"] == 1 and logged["crt/multiplier"] == 1.0
+    assert logged["crt/goal_length"] == logged["crt/goal_accuracy"] == 0  # both at once
+    assert {"crt/margin", "crt/slack", "crt/tokens", "crt/reference_accuracy"} <= logged.keys()
+
+
+def test_the_weight_of_vllms_responses_is_shown_by_length(tmp_path, tokenizer):
+    steps = []
+    one = trainer(tmp_path, tokenizer, Shorten(), reference(1.0), 1, on_step=steps.append)
+    one.train()
+    lengths = [length for _, length, _ in one._generated]
+    longest = torch.tensor([length == max(lengths) for length in lengths])
+    mask = torch.ones(len(lengths), 3)
+    ratio = torch.where(longest[:, None], torch.tensor([0.5, 0.5, 0.8]), torch.ones(3))
+    step = one._with_weights(
+        steps[0], {"importance_sampling_ratio": ratio, "completion_mask": mask}
+    )
+    first, *_, last = step.signal.row["weight_by_length"]
+    assert first == 1.0 and last == pytest.approx(0.6)  # most of 16 run into the cap

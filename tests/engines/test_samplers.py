@@ -133,12 +133,15 @@ class Generation:
     def __init__(self) -> None:
         self.synced = 0
         self.asked: list[tuple[list[list[int]], int]] = []
+        self.temperature, self.top_p, self.max_completion_length = 1.0, 1.0, 8
+        self.settings: list[tuple[float, float, int]] = []
 
     def sync_weights(self) -> None:
         self.synced += 1
 
     def generate(self, prompts, images, num_generations):
         self.asked.append((prompts, num_generations))
+        self.settings.append((self.temperature, self.top_p, self.max_completion_length))
         tokens = [[4, END] if i % 2 else [4, 4, 4] for i in range(len(prompts))]
         return prompts, tokens, [[[-0.5]] * len(each) for each in tokens], None
 
@@ -148,13 +151,15 @@ def test_the_vllm_that_trains_draws_with_the_weights_of_the_step():
     trainer = SimpleNamespace(
         vllm_generation=generation, state=SimpleNamespace(global_step=3), _last_loaded_step=2
     )
-    sampler = TrainersVllm(trainer, [END])  # pyright: ignore[reportArgumentType]
+    sampler = TrainersVllm(trainer, [END], Sampling(32, 0.6, 0.95))  # pyright: ignore
     groups = sampler(PROMPTS, 2, 0)
     assert generation.asked == [([p for p in PROMPTS for _ in range(2)], 2)]
     assert [[one.stop for one in group] for group in groups] == [["length", "eos"]] * 3
     assert groups[0][1].tokens == [4, END] and groups[0][1].logprobs == [-0.5, -0.5]
     sampler(PROMPTS, 2, 0)
     assert generation.synced == 1 and trainer._last_loaded_step == 3  # once a step
+    assert generation.settings == [(0.6, 0.95, 32)] * 2  # as the model will be used
+    assert (generation.temperature, generation.max_completion_length) == (1.0, 8)  # then as before
 
 
 def test_vllm_in_training_continues_our_own_prompts():

@@ -53,7 +53,14 @@ def test_a_slack_below_the_noise_is_noted():
     assert "0.088" in next(warnings(batch(0.5), config()))
     wide = config(method={"type": "crt", "shorten": {"slack": 0.1}})
     auto = config(method={"type": "crt", "shorten": {"slack": "auto"}})
-    assert not list(warnings(batch(0.5), wide)) and not list(warnings(batch(0.5), auto))
+    for enough in (wide, auto):
+        assert not any("slack" in note for note in warnings(batch(0.5), enough))
+
+
+def test_too_few_validation_problems_are_noted_with_the_number_that_would_do():
+    # 0.25 · (1/16 + 1/100) = 0.0181: 0.135 per problem, 0.095 with two, 0.01 with 182
+    *_, note = warnings(batch(0.5), config())
+    assert "± 9.5 points" in note and "about 182 problems" in note
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,9 @@ def test_a_slack_below_the_noise_is_noted():
         ("sampling.max_tokens=4000", "are more than the model's 2048 positions"),
         ("sampling.max_tokens=2", "run into sampling.max_tokens = 2"),
         ("model.name=no/such/model", "is no folder, no hub id"),
+        ("trl.vllm_importance_sampling_mode=sequence_mask", 'mode = "sequence_mask" weighs a'),
+        ("trl.importance_sampling_level=sequence", "weighs a response by its length"),
+        ("trl.mask_truncated_completions=true", 'set grading.truncated = "mask"'),
         ("trl.use_vlm=true", "use_vlm is no setting of TRL. Did you mean `use_vllm`?"),
         ("engine=verl", "pip install 'crt-train[cluster]'"),
         ("trl.beta=0.1", "[trl] beta is set by the recipe's own sections"),

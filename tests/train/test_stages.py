@@ -30,11 +30,18 @@ def test_margin_and_feasibility_by_hand():
     assert stands["margin"] == pytest.approx(-0.01) and not stands["feasible"]
 
 
-def test_the_automatic_slack_is_the_measurements_own_standard_error():
+def test_noise_does_not_widen_what_a_checkpoint_may_lose():
     # differences 0.2 and 0: deviation 0.1414, over sqrt(2) problems 0.1, as is the gap
     stands = against(batch(8, 8), Shorten(slack="auto"))(batch(6, 8))
     assert stands["standard_error"] == pytest.approx(0.1)
-    assert stands["margin"] == pytest.approx(0.0)
+    assert stands["margin"] == pytest.approx(0.01 - 0.1) and not stands["feasible"]
+
+
+def test_a_checkpoint_is_feasible_by_more_than_its_noise():
+    # better by 0.2 and 0: the margin is 0.01 + 0.1, its standard error 0.1
+    assert against(batch(6, 8), Shorten(slack="auto"))(batch(8, 8))["feasible"]
+    # better by 0.2 and worse by 0.1: 0.01 + 0.05 with a standard error of 0.15
+    assert not against(batch(6, 8), Shorten(slack="auto"))(batch(8, 7))["feasible"]
 
 
 def test_problems_the_reference_lacks_are_left_out():

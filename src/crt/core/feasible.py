@@ -21,13 +21,18 @@ class Candidate:
 
     @property
     def feasible(self) -> bool:
-        """Accuracy at the floor or above."""
-        return self.margin >= -EDGE
+        """Accuracy at the floor or above, by more than the measurement's own noise."""
+        return is_feasible(self.margin, self.standard_error)
 
     @property
     def plausible(self) -> bool:
-        """Feasible, or short of it by no more than the measurement's own noise."""
-        return self.feasible or self.margin >= -self.standard_error
+        """Accuracy at the floor or above, or below it by no more than the measurement's noise."""
+        return self.margin >= -self.standard_error - EDGE
+
+
+def is_feasible(margin: float, standard_error: float) -> bool:
+    """The burden of proof is the checkpoint's: the noisier its measurement, the harder it is."""
+    return margin >= standard_error - EDGE
 
 
 def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:

@@ -189,7 +189,7 @@ class PrimalDual:
 
     tolerance: float = 0.0  # ε
     multiplier: float = field(default=1.0, metadata=START)  # λ
-    multiplier_rate: float = 1.0  # η_λ
+    multiplier_rate: float = 10.0  # η_λ: 1 would leave λ where it began, a gap is 0.03 a step
     multiplier_limit: float = 20.0
     length_on: LengthOn = "all"
 

@@ -1,10 +1,10 @@
 """The one call every engine makes: a graded batch in, advantages and a row for the log out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from crt.core.advantage import Estimator, advantages
 from crt.core.batch import Array, Batch
@@ -13,8 +13,7 @@ from crt.core.objectives import Decision, Objective
 
 AnyObjective = TypeVar("AnyObjective", bound=Objective)
 
-Row = dict[str, float | int | str | None]
-QUARTILES = 4
+Row = dict[str, float | int | str | list[float] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +51,7 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "tokens": batch.mean_length,
         "reference_tokens": reference.mean_length,
         "truncated": float(batch.truncated.mean()),
+        "gap_untruncated": gap_untruncated(batch, reference),
         "short_wrong_rewarded": float((~batch.correct & (advantages > 0)).mean()),
         "silent_groups": float(np.all(advantages == 0, axis=1).mean()),
         "multiplier": decision.multiplier,
@@ -61,14 +61,36 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
     }
 
 
-def weight_by_length(weights: ArrayLike | None, lengths: ArrayLike) -> list[float] | None:
-    """The mean importance weight of each quartile of response length, the shortest first.
+def gap_untruncated(batch: Batch, reference: Batch) -> float | None:
+    """Â_ref − Â on the problems that neither policy was cut off on; None if there is none.
 
-    `weights` holds each rollout's mean effective weight, (N,); `lengths` its tokens, (N,). None
-    without weights, or with fewer than four rollouts. Four equal numbers mean that the correction
-    favours no length.
+    A truncated response counts as wrong, so shortening alone narrows the gap of the others.
     """
-    if weights is None or np.size(lengths) < QUARTILES:
+    whole = ~(batch.truncated.any(axis=1) | reference.truncated.any(axis=1))
+    if not whole.any():
         return None
-    by_length = np.asarray(weights, dtype=float)[np.argsort(lengths, kind="stable")]
-    return [float(quartile.mean()) for quartile in np.array_split(by_length, QUARTILES)]
+    return float((reference.accuracy_by_problem - batch.accuracy_by_problem)[whole].mean())
+
+
+def weight_by_length(weights: Array, lengths: Array) -> list[float] | None:
+    """Mean importance weight of the responses in each quartile of length, shortest first.
+
+    Both are (N,); None for fewer than four responses. Unequal numbers are a length bias.
+    """
+    if len(weights) < 4:
+        return None
+    order = np.argsort(lengths, kind="stable")
+    return [float(quarter.mean()) for quarter in np.array_split(weights[order], 4)]
+
+
+def logged_metrics(row: Mapping[str, Any], stage: int) -> dict[str, float]:
+    """A step's row as numbers for wandb, tensorboard and trackio; absent is left out, not 0."""
+    numbers: dict[str, float] = {"crt/stage": float(stage)}
+    for name, value in row.items():
+        if name == "goal":
+            numbers |= {f"crt/goal_{goal}": float(goal == value) for goal in ("length", "accuracy")}
+        elif name == "weight_by_length" and value is not None:
+            numbers |= {f"crt/weight_q{i}": weight for i, weight in enumerate(value, 1)}
+        elif isinstance(value, int | float):
+            numbers[f"crt/{name}"] = float(value)
+    return numbers

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,14 +13,14 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.core.advantage import Estimator
-from crt.core.batch import Array, Batch, TruncatedAs
+from crt.core.batch import Array, Batch, BoolArray, TruncatedAs
 from crt.core.objectives import Objective
+from crt.core.signal import logged_metrics, weight_by_length
 from crt.core.state import state_of, with_state
 from crt.engines.deciding import ReferenceFor, Step, decide
 from crt.engines.denormals import denormals_flushed
 from crt.engines.logprobs import fits, logprobs_and_entropies, shares
 from crt.engines.padding import left_aligned, packed, said_once, scored_in_parts
-from crt.engines.tape import Tape
 from crt.errors import ConfigError
 from crt.files import read_json, write_json
 from crt.types import Rollout, Verdict
@@ -44,6 +45,7 @@ class CRTTrainer(GRPOTrainer):
         reference: Batch | ReferenceFor,
         estimator: Estimator = "group_std",
         truncated_as: TruncatedAs = "wrong",
+        stage: int = 1,
         off_policy: bool = False,
         on_step: Callable[[Step], None] | None = None,
         **kwargs: Any,
@@ -53,13 +55,12 @@ class CRTTrainer(GRPOTrainer):
         self.reference = reference.select if isinstance(reference, Batch) else reference
         self.estimator: Estimator = estimator
         self.truncated_as: TruncatedAs = truncated_as
-        self.off_policy = off_policy
+        self.stage, self.off_policy = stage, off_policy
         self.on_step = on_step
         self._generated: list[tuple[str, int, bool]] = []
         self._budgets: list[int | None] = []
         self._rewards = torch.zeros(0)
         self.says_numbers = True  # whether what was sampled had probabilities, on every rank
-        self.tape = None if off_policy else Tape()
         self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
         _require_one_update_a_batch(self)
 
@@ -95,10 +96,10 @@ class CRTTrainer(GRPOTrainer):
             (self.accelerator.process_index + 1) * len(inputs),
         )
         output["advantages"] = values[mine].to(output["advantages"])
-        # A silent group has no policy gradient, so it must carry no KL either.
-        silent = np.repeat(~advantages.any(axis=1), advantages.shape[1])[mine]
-        output["completion_mask"][torch.tensor(silent)] = 0
-        self._show(values.tolist())
+        step = self._with_weights(step, output)
+        # Who has no part in the policy gradient must carry no KL either.
+        output["completion_mask"][torch.tensor(self._without_gradient(advantages)[mine])] = 0
+        self._show(values.tolist(), step)
         if self.on_step is not None:
             self.on_step(step)
         return said_once(output) if self._may_weigh and "tool_mask" not in output else output
@@ -111,12 +112,35 @@ class CRTTrainer(GRPOTrainer):
         )
         return advantages, step
 
-    def _show(self, advantages: list[float]) -> None:
-        """TRL's table of completions shows our advantages; its log shows our row."""
+    def _without_gradient(self, advantages: Array) -> BoolArray:
+        """(P · G,) Rollouts of silent groups, and muted ones."""
+        silent = np.repeat(~advantages.any(axis=1), advantages.shape[1])
+        if self.truncated_as != "mask":
+            return silent
+        return silent | np.array([truncated for _, _, truncated in self._generated])
+
+    def _with_weights(self, step: Step, output: dict[str, Any]) -> Step:
+        """The step with how much responses of each length count, where vLLM's are corrected."""
+        ratio = output.get("importance_sampling_ratio")  # (rows, tokens)
+        if ratio is None or step.signal is None:
+            return step
+        mask = output["completion_mask"]
+        weight = (ratio * mask).sum(1) / mask.sum(1).clamp(min=1)
+        gathered: Any = self.accelerator.gather(weight)
+        lengths = np.array([length for _, length, _ in self._generated], dtype=float)
+        by_length = weight_by_length(gathered.float().cpu().numpy(), lengths)
+        row = step.signal.row | {"weight_by_length": by_length}
+        return replace(step, signal=replace(step.signal, row=row))
+
+    def _show(self, advantages: list[float], step: Step) -> None:
+        """TRL's table of completions has our advantages, and its loggers our row as `crt/*`."""
         logged = self._logs["advantages"]
         for _ in advantages:
             logged.pop()
         logged.extend(advantages)
+        if step.signal is not None:
+            for name, value in logged_metrics(step.signal.row, self.stage).items():
+                self._metrics["train"][name].append(value)
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """TRL's step. Attention weights below 1e-38 would make a CPU crawl, so they are 0 in it."""
@@ -154,9 +178,8 @@ class CRTTrainer(GRPOTrainer):
             if fits(model, len(ids) * (rows.kept + 1)):
                 with self.accelerator.autocast():
                     found = logprobs_and_entropies(
-                        model, rows.ids, mask.sum(1), rows.kept, self.temperature,
-                        self.tape if torch.is_grad_enabled() else None,
-                    )  # fmt: skip
+                        model, rows.ids, mask.sum(1), rows.kept, self.temperature
+                    )
             else:
                 # Said to be whole, so that attention is causal: nobody looks at what pads them.
                 ones = torch.ones_like(rows.ids)

@@ -3,7 +3,7 @@
 TRL projects to the vocabulary in tiles of 32,768 columns, first forwards and then once more
 backwards, prompts included. That keeps a GPU's memory small; a small vocabulary's logits are then
 spread over one such row for each token, out of reach of a CPU's caches. Here they are whole, what
-responses have in common is computed once, and what is on the sampler's tape not again.
+responses have in common is computed once.
 """
 
 import inspect
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from crt.engines.attention import inside, is_plain
-from crt.engines.tape import Tape, recalled
 from crt.engines.tree import forward, tree_of
 
 FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms and gradients
@@ -45,7 +44,6 @@ def logprobs_and_entropies(
     length: Tensor,
     kept: int,
     temperature: float,
-    tape: Tape | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(rows, kept) log-probabilities of the last columns' tokens; entropies without gradient.
 
@@ -54,7 +52,7 @@ def logprobs_and_entropies(
     """
     said = ids[:, -kept:]
     if shares(model, said.numel()):
-        logits, which = logits_before(model, ids, length, kept, tape)
+        logits, which = logits_before(model, ids, length, kept)
     else:
         logits = model(input_ids=ids, use_cache=False, logits_to_keep=kept + 1).logits[:, :-1]
         which = torch.arange(said.numel(), device=ids.device).view(said.shape)
@@ -66,13 +64,8 @@ def logprobs_and_entropies(
     return logprobs[which, said], entropies[which]
 
 
-def logits_before(
-    model: Any, ids: Tensor, length: Tensor, kept: int, tape: Tape | None
-) -> tuple[Tensor, Tensor]:
+def logits_before(model: Any, ids: Tensor, length: Tensor, kept: int) -> tuple[Tensor, Tensor]:
     """Logits (n, vocabulary), and which of them each of a row's last tokens was said from."""
     tree = tree_of(ids, (length - 1).clamp(min=1))  # nothing is said after the last
     asked, which = tree.node[:, -kept - 1 : -1].unique(return_inverse=True)
-    hidden = recalled(model, tape, tree)
-    if hidden is None:
-        return forward(model, tree, asked), which
-    return model.lm_head(model.model.norm(hidden[asked])), which
+    return forward(model, tree, asked), which

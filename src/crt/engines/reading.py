@@ -1,6 +1,6 @@
 """How a model reads prompts, and then one more token of every row."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,10 +9,7 @@ from transformers.cache_utils import Cache
 
 from crt.engines.attention import is_plain
 from crt.engines.cache import RoomyLayer
-from crt.engines.lean import NOWHERE, Attend, Kept, Lean, every_head, may_be_lean
 from crt.engines.shared_prompt import Seats, SharedPromptLayer, sharing
-from crt.engines.tape import Tape
-from crt.engines.tree import attended, parts_of, tree_of
 from crt.errors import EngineError
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -69,32 +66,7 @@ def layers_for(model: PreTrainedModel, mask: Tensor, copies: int, room: int, sha
     return [PreallocatedLayer(rows, mask.shape[1] + room) for _ in range(count)]
 
 
-class Reader(Protocol):
-    """Of a batch: its prompts, then what its rows say."""
-
-    def prompts(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Logits after prompts padded at the left."""
-        ...
-
-    def next(self, token: Tensor, position: Tensor, origin: Tensor) -> Tensor:
-        """Logits after one more token of every row; `origin` is the row that each goes on from."""
-        ...
-
-
-def reader_of(model: PreTrainedModel, layers: Layers, tape: Tape | None, most: int) -> Reader:
-    """Written out if the model may be, which alone writes on tape, at most so many nodes."""
-    shared = [layer for layer in layers if isinstance(layer, SharedPromptLayer)]
-    if tape is not None:
-        tape.forget()
-    if not shared or not may_be_lean(model):
-        return OwnReader(model, layers)
-    lean = Lean(model)
-    if tape is not None:
-        tape.begin(model, lean, most)
-    return LeanReader(lean, shared, tape)
-
-
-class OwnReader:
+class Reader:
     """The model's own forward."""
 
     def __init__(self, model: PreTrainedModel, layers: Layers) -> None:
@@ -126,59 +98,3 @@ def forward(
         logits_to_keep=1,
     )
     return result.logits[:, -1].float()
-
-
-class LeanReader:
-    """A small Llama written out, and on tape what its update needs."""
-
-    def __init__(self, lean: Lean, layers: list[SharedPromptLayer], tape: Tape | None) -> None:
-        self.lean, self.layers, self.tape = lean, layers, tape
-
-    def prompts(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """What they have in common once."""
-        length = mask.sum(1)
-        tree = tree_of(ids.gather(1, mask.argsort(dim=1, descending=True, stable=True)), length)
-        parts, there = parts_of(tree), mask.bool()
-        known = torch.arange(mask.shape[1], device=mask.device) < length[:, None]
-
-        def padded(values: Tensor) -> Tensor:
-            whole = values.new_zeros(*mask.shape, *values.shape[1:])
-            whole[there] = values[tree.node[known]]
-            return whole.transpose(1, 2)
-
-        def attend(number: int, query: Tensor, key: Tensor, value: Tensor, room: Kept) -> Tensor:
-            self.layers[number].update(padded(key), padded(value))
-            query, key, value = (every_head(each, query.shape[1]) for each in (query, key, value))
-            found, weight = attended(query, key, value, parts, self.lean.layers[number].scale)
-            found = found[0].transpose(0, 1).flatten(1)
-            if room is not NOWHERE:
-                room.weight.copy_(weight[0].t())
-                room.found.copy_(found)
-            return found
-
-        last = tree.node[torch.arange(len(ids)), length - 1]
-        if self.tape is not None:
-            self.tape.prompts(tree, last)
-        return self.lean.head(self.through(tree.token, tree.depth, attend)[last])
-
-    def next(self, token: Tensor, position: Tensor, origin: Tensor) -> Tensor:
-        """From the weights and the caches."""
-
-        def attend(number: int, query: Tensor, key: Tensor, value: Tensor, room: Kept) -> Tensor:
-            layer = self.layers[number]
-            layer.update(key[:, :, None], value[:, :, None])
-            query = query.unflatten(1, (key.shape[1], -1))
-            scale = self.lean.layers[number].scale
-            if room is NOWHERE:
-                return layer.attended(query, scale).flatten(1)
-            weight = room.weight.view(query.shape[:-1])
-            return room.found.copy_(layer.attended(query, scale, weight).flatten(1))
-
-        if self.tape is not None:
-            self.tape.step(origin, token)
-        return self.lean.head(self.through(token, position, attend))
-
-    def through(self, token: Tensor, position: Tensor, attend: Attend) -> Tensor:
-        """What leaves the last layer; what comes of the nodes on the way goes on tape."""
-        rooms = self.tape.rooms() if self.tape is not None else None
-        return self.lean(token, position, attend, rooms or [NOWHERE] * (len(self.layers) + 1))

@@ -16,9 +16,8 @@ from transformers import PreTrainedModel
 
 from crt.engines.denormals import denormals_flushed
 from crt.engines.drawing import choose, uniforms
-from crt.engines.reading import Layers, layers_for, reader_of
+from crt.engines.reading import Layers, Reader, layers_for
 from crt.engines.shared_prompt import seats_of
-from crt.engines.tape import Tape
 from crt.errors import EngineError
 
 
@@ -152,13 +151,12 @@ def sample(
     top_p: float = 1.0,
     on_token: Callable[[int, int], None] | None = None,
     share_prompts: bool = True,
-    tape: Tape | None = None,
 ) -> list[list[Sample]]:
     """`copies` rollouts of every prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
 
     `generator` is a CPU generator for all, or one for each prompt: the same seeds give the same
     rollouts. Temperature 0 is greedy, with log-probabilities at temperature 1. The model should be
-    in evaluation mode. A `tape` keeps what an update of the model needs, if it is written out.
+    in evaluation mode.
     """
     check(prompts, copies, max_new_tokens)
     device, rows = model.device, len(prompts) * copies
@@ -168,7 +166,7 @@ def sample(
     stops = torch.tensor(sorted(eos_ids), device=device)
     spoken, live = Spoken(rows, max_new_tokens, device), Live(mask, copies)
 
-    reader = reader_of(model, layers, tape, ids.numel() + rows * max_new_tokens)
+    reader = Reader(model, layers)
     logits = reader.prompts(ids, mask)
     for at in range(max_new_tokens):
         drawn = uniform[live.rollout, at]

@@ -169,6 +169,8 @@ def attend(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of every node to its past, in transformers' form."""
+    # Under autocast the rotation leaves float32 behind; torch's own attention would cast it too.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     share = query.shape[1] // key.shape[1]
     if share > 1:
         key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)

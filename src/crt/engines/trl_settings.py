@@ -13,21 +13,41 @@ LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 MICRO_BATCH = {"cpu": 16, "cuda": estimate.MICRO_BATCH}  # 16: what fits into a core's cache
 
 OURS = {  # settings of TRL that a recipe sets under its own names, or that the method fixes
-    "advantage_estimator", "beta", "data_seed", "epsilon", "gradient_accumulation_steps",
-    "learning_rate", "logging_steps", "loss_type", "lr_scheduler_type", "max_completion_length",
-    "max_grad_norm", "max_steps", "num_generations", "num_iterations", "num_train_epochs",
-    "output_dir", "per_device_train_batch_size", "save_steps", "save_strategy",
-    "save_total_limit", "scale_rewards", "seed", "shuffle_dataset", "steps_per_generation",
-    "generation_batch_size", "temperature", "top_p", "warmup_steps", "weight_decay",
+    "advantage_estimator", "beta", "bf16", "data_seed", "epsilon", "fp16", "generation_batch_size",
+    "gradient_accumulation_steps", "learning_rate", "logging_steps", "loss_type",
+    "lr_scheduler_type", "max_completion_length", "max_grad_norm", "max_steps", "num_generations",
+    "num_iterations", "num_train_epochs", "output_dir", "per_device_train_batch_size",
+    "save_steps", "save_strategy", "save_total_limit", "scale_rewards", "seed", "shuffle_dataset",
+    "steps_per_generation", "temperature", "top_p", "use_bias_correction_kl", "warmup_steps",
+    "weight_decay",
 }  # fmt: skip
 
 
-def settings(config: RunConfig, folder: str, steps: int, device: str, ranks: int) -> GRPOConfig:
-    """One optimiser step a generation batch; everything a recipe does not say is TRL's."""
+BIASED = {  # values under which a response counts the less, or the more, the longer it is
+    "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate"),
+    "importance_sampling_level": ("sequence",),
+    "mask_truncated_completions": (True,),
+}
+BIASED_INSTEAD = {
+    "vllm_importance_sampling_mode": 'leave it out ("token_truncate") or use "token_mask"',
+    "importance_sampling_level": 'leave it out ("token")',
+    "mask_truncated_completions": 'leave it out, or set grading.truncated = "mask", which keeps '
+    "the guard's count whole",
+}
+
+
+def settings(
+    config: RunConfig, folder: str, steps: int, device: str, ranks: int, dtype: str
+) -> GRPOConfig:
+    """One optimiser step per generation batch; everything a recipe does not say is TRL's.
+
+    `dtype` is the model's own: passes are made in it (autocast) while trained weights are float32.
+    """
     rollouts = config.schedule.problems_per_step * config.sampling.group_size
     micro = micro_batch(rollouts, ranks, config.optim.micro_batch or MICRO_BATCH[device])
     return GRPOConfig(
-        **on_device(device)
+        **on_device(device, dtype)
+        | frozen_reference(config, dtype)
         | passed_on(config.trl)
         | {
             "output_dir": folder,
@@ -47,6 +67,7 @@ def settings(config: RunConfig, folder: str, steps: int, device: str, ranks: int
             "lr_scheduler_type": "constant_with_warmup",
             "epsilon": config.optim.clip,
             "beta": config.optim.kl,
+            "use_bias_correction_kl": True,  # k3 with the gradient of KL(π ‖ π_ref), as in verl
             "max_grad_norm": config.optim.grad_norm,
             "loss_type": LOSS[config.optim.loss],
             "shuffle_dataset": False,  # the order of problems is ours, so that resuming is exact
@@ -57,17 +78,28 @@ def settings(config: RunConfig, folder: str, steps: int, device: str, ranks: int
     )
 
 
-def on_device(device: str) -> dict[str, Any]:
-    """TRL's defaults are for a GPU: bfloat16 generation is three times slower on a CPU."""
-    quiet = {
+def on_device(device: str, dtype: str) -> dict[str, Any]:
+    """Precision and what a CPU needs; TRL's own defaults are bfloat16 on a GPU."""
+    usual = {
         "report_to": [],
         "disable_tqdm": True,
         "log_completions": False,
         "ddp_find_unused_parameters": False,
+        "bf16": dtype == "bfloat16",
+        "fp16": dtype == "float16",
+        # A response's weight must not depend on its length: TRL's default multiplies the ratios
+        # of all its tokens.
+        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 2.0,
     }
-    if device == "cpu":
-        return quiet | {"use_cpu": True, "bf16": False, "gradient_checkpointing": False}
-    return quiet
+    return usual | ({"use_cpu": True, "gradient_checkpointing": False} if device == "cpu" else {})
+
+
+def frozen_reference(config: RunConfig, dtype: str) -> dict[str, Any]:
+    """TRL loads the model of the KL term as the trained one, in float32, unless it is told."""
+    if not config.optim.kl or config.model.lora or dtype == "float32":
+        return {}
+    return {"model_init_kwargs": {"dtype": dtype}}
 
 
 def micro_batch(rollouts: int, ranks: int, wanted: int) -> int:
@@ -84,9 +116,14 @@ def micro_batch(rollouts: int, ranks: int, wanted: int) -> int:
 def passed_on(extra: dict[str, Any]) -> dict[str, Any]:
     """Settings for TRL from the recipe's [trl], checked against what TRL has."""
     known = {field.name for field in dataclasses.fields(GRPOConfig)}
-    for name in extra:
+    for name, value in extra.items():
         if name in OURS:
             raise ConfigError(f"[trl] {name} is set by the recipe's own sections: set it there.")
         if name not in known:
             raise ConfigError(f"[trl] {name} is no setting of TRL. {did_you_mean(name, known)}")
+        if value in BIASED.get(name, ()):
+            raise ConfigError(
+                f'[trl] {name} = "{value}" weighs a response by its length, which is what this '
+                f"trainer is about: {BIASED_INSTEAD[name]}."
+            )
     return dict(extra)

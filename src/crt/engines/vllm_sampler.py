@@ -1,7 +1,8 @@
 """vLLM as a sampler: an engine of its own for a frozen model, or the one TRL trains with."""
 
 import gc
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crt.engines.models import ModelFiles
@@ -88,13 +89,13 @@ class VllmSampler:
 class TrainersVllm:
     """The engine TRL trains with, colocated or a server, with the weights of this moment.
 
-    Its sampling settings are those of training, and it draws without our seeds. Every process
-    must call it at the same time, because TRL's own call is one for all.
+    It draws without our seeds. Every process must call it at the same time, because TRL's own call
+    is one for all.
     """
 
-    def __init__(self, trainer: "GRPOTrainer", ends: Collection[int]) -> None:
+    def __init__(self, trainer: "GRPOTrainer", ends: Collection[int], sampling: Sampling) -> None:
         self.trainer: Any = trainer
-        self.ends = ends
+        self.ends, self.sampling = ends, sampling
 
     def __call__(
         self, prompts: Sequence[Sequence[int]], copies: int, seed: int
@@ -107,9 +108,10 @@ class TrainersVllm:
         filler = list(prompts[0]) if prompts else [next(iter(self.ends))]
         missing = _most(len(prompts)) - len(prompts)
         asked = [list(ids) for ids in [*prompts, *[filler] * missing] for _ in range(copies)]
-        _, tokens, logprobs, _ = trainer.vllm_generation.generate(
-            prompts=asked, images=None, num_generations=copies
-        )
+        with sampling_set(trainer.vllm_generation, self.sampling) as engine:
+            _, tokens, logprobs, _ = engine.generate(
+                prompts=asked, images=None, num_generations=copies
+            )
         drawn = [
             Sample(list(ids), [each[0] for each in of], self._stop(ids))
             for ids, of in zip(tokens, logprobs, strict=True)
@@ -122,6 +124,22 @@ class TrainersVllm:
 
     def _stop(self, tokens: Sequence[int]) -> Any:
         return "eos" if tokens and tokens[-1] in self.ends else "length"
+
+
+@contextmanager
+def sampling_set(engine: Any, sampling: Sampling) -> Iterator[Any]:
+    """TRL's engine with these settings in place of training's, for as long as it is needed."""
+    wanted = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_completion_length": sampling.max_tokens,
+    }
+    before = {name: getattr(engine, name) for name in wanted}
+    vars(engine).update(wanted)
+    try:
+        yield engine
+    finally:
+        vars(engine).update(before)
 
 
 def _most(count: int) -> int:

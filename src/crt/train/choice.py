@@ -29,13 +29,20 @@ def confirmed(run: Run, workshop: Workshop, floor: Floor, rule: Start = "feasibl
     if not settings.final_rollouts:
         return chosen(run.checkpoints, choose)
     for _ in range(settings.finalists):
-        step = chosen(run.checkpoints, choose).step
+        step = chosen(still_in_question(run.checkpoints, rule), shortest_plausible).step
         if run.checkpoints[step].get("final"):
             break
         if is_sound(run, workshop, step):
             measure_again(run, workshop, step, floor)
     final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
     return chosen(final, choose)
+
+
+def still_in_question(records: dict[int, dict[str, Any]], rule: Start) -> dict[int, dict[str, Any]]:
+    """Checkpoints without those whose final measurement failed the rule; all if none is left."""
+    passed = {c.step for c in candidates_of(records) if getattr(c, rule)}
+    left = {step: r for step, r in records.items() if step in passed or not r.get("final")}
+    return left or records
 
 
 def is_sound(run: Run, workshop: Workshop, step: int) -> bool:
@@ -56,7 +63,7 @@ def measure_again(run: Run, workshop: Workshop, step: int, floor: Floor) -> None
     asked = len(workshop.problems[1])
     workshop.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
     model = workshop.load(str(folder))
-    how = workshop.measuring
+    how = workshop.validation_sampling
     engine = workshop.frozen(model, how)
     policy = workshop.policy(model, sampler=engine, sampling=how)
     rollouts = workshop.measured(policy, copies, step, FINAL_DRAW)

@@ -66,7 +66,7 @@ def prepare(
     folder.path.mkdir(parents=True, exist_ok=True)
     write_text(folder.agent, f"- name: {verl.AGENT}\n  _target_: {verl.AGENT_CLASS}\n")
     sent = [render(problem, workshop.template) for problem in others]
-    cap = workshop.measuring.max_tokens
+    cap = workshop.validation_sampling.max_tokens
     write_parquet(folder.validation, rows_of(others, sent, base, cap))
     cap = workshop.sampling.max_tokens
     write_parquet(folder.train, rows_of(asked, prompts_of(workshop, stage, order), theirs, cap))

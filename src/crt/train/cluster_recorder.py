@@ -29,8 +29,8 @@ KEPT = 2  # of verl's checkpoints
 FIGURES = {  # ours: verl's
     "loss": "actor/pg_loss",
     "grad_norm": "actor/grad_norm",
-    "kl": "actor/kl_loss",
-    "entropy": "actor/entropy",
+    "kl": "crt/kl",
+    "entropy": "crt/entropy",
     "learning_rate": "actor/lr",
     "weights_apart": "training/rollout_probs_diff_max",
 }
@@ -49,7 +49,6 @@ class ClusterRecorder:
         number, found = self.stage.first + step, decided.step
         self.pending = {"step": number, "stage": self.stage.number}
         self.pending["left_out"] = len(found.left_out)
-        self.pending["weight_by_length"] = decided.weight_by_length
         self.pending["generated"] = sum(row.tokens for row in rows if row is not None)
         if found.signal is not None:
             self.pending |= found.signal.row

@@ -14,7 +14,8 @@ from transformers import PrinterCallback
 from crt.engines.local import CRTTrainer
 from crt.engines.models import LoadedModel
 from crt.engines.ranks import Ranks
-from crt.engines.rollouts import FastRollouts, VllmRollouts
+from crt.engines.rollouts import FastRollouts, SamplingModel, VllmRollouts
+from crt.engines.samplers import InProcess, Sampler
 from crt.engines.trl_settings import settings
 from crt.engines.vllm_sampler import TrainersVllm
 from crt.processes import at_signal
@@ -39,6 +40,7 @@ class Material:
     problems: list[Problem]
     prompts: list[Prompt]
     reference: Reference
+    sampling_model: SamplingModel
 
 
 def fit(
@@ -58,14 +60,22 @@ def fit(
     prompts = prompts_of(workshop, stage, order)
     workshop.sample_ahead(reference, asked)
     policy, adapter = workshop.load_to_train(stage.start)
-    material = Material(policy, adapter, asked, prompts, reference)
+    sampling_model = SamplingModel(lambda: workshop.load(stage.start).model, workshop.base.dtype)
+    material = Material(policy, adapter, asked, prompts, reference, sampling_model)
 
     def measure(step: int) -> dict[str, Any]:
-        theirs = TrainersVllm(trainer, policy.files.ends) if trainer.use_vllm else None
-        asked = workshop.policy(policy, sampler=theirs, sampling=workshop.measuring)
-        return measured(workshop, asked, step, floor)
+        sampling = workshop.validation_sampling
+        if trainer.use_vllm:
+            sampler: Sampler = TrainersVllm(trainer, policy.files.ends, sampling)
+        else:
+            model = material.sampling_model.current(trainer)
+            sampler = InProcess(model, policy.files.ends, sampling)
+        return measured(workshop, workshop.policy(policy, sampler=sampler), step, floor)
 
-    recorder = Recorder(run, stage.number, stage.first, measure, stage.over, stage.guarded, show)
+    recorder = Recorder(
+        run, stage.number, stage.first, measure, stage.over, stage.guarded, show,
+        workshop.base.dtype,
+    )  # fmt: skip
     trainer = make_trainer(run, workshop, stage, material, recorder)
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
@@ -80,7 +90,8 @@ def make_trainer(
     config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
     policy, prompts = material.policy, material.prompts
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    args = settings(config, folder, stage.steps, device, workshop.ranks.count)
+    dtype = workshop.base.dtype
+    args = settings(config, folder, stage.steps, device, workshop.ranks.count, dtype)
     rows = [
         {"prompt": _sent(prompt), "problem_id": prompt.problem_id, "budget": prompt.budget}
         for prompt in prompts
@@ -89,7 +100,7 @@ def make_trainer(
     frozen = workshop.load(stage.start).model if off_policy else None
     fast = FastRollouts(
         prompts, config.seed + stage.first, config.sampling.max_tokens,
-        config.sampling.top_p, frozen,
+        config.sampling.top_p, material.sampling_model, frozen,
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
         model=policy.model,
@@ -104,6 +115,7 @@ def make_trainer(
         reference=material.reference,
         estimator=config.optim.estimator,
         truncated_as=config.grading.truncated,
+        stage=stage.number,
         off_policy=off_policy,
         on_step=lambda step: recorder.on_graded(trainer, step),
     )

@@ -1,5 +1,6 @@
 """Before anyone pays for it: what cannot work is refused, with what to change."""
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from crt.errors import ConfigError
 from crt.tasks.prompts import Template, render
 from crt.train.workshop import Workshop
 
+TRAINED_BYTES = 4  # per weight, and as many for each of Adam's two moments
+NOISY_VALIDATION = 0.01  # standard error of an accuracy gap
 STATE_COPIES = 3 * 3  # two saved states of the trainer and one under way: weights, two moments
 
 
@@ -59,18 +62,18 @@ def check_context(workshop: Workshop, config: RunConfig) -> None:
     train, _ = workshop.problems
     longest = max(train[:1000], key=lambda problem: len(problem.question))
     prompt = len(render(longest, workshop.template).token_ids)
-    if context is not None and prompt + config.sampling.max_tokens > context:
-        raise ConfigError(
-            f"a prompt of {prompt} tokens and sampling.max_tokens = {config.sampling.max_tokens} "
-            f"are more than the model's {context} positions: lower max_tokens to "
-            f"{context - prompt} or less."
-        )
+    for section in ("sampling", "reference", "validation"):
+        cap = getattr(config, section).max_tokens
+        if context is not None and cap is not None and prompt + cap > context:
+            raise ConfigError(
+                f"a prompt of {prompt} tokens and {section}.max_tokens = {cap} are more than the "
+                f"model's {context} positions: lower it to {context - prompt} or less."
+            )
 
 
 def check_disk(model: LoadedModel, config: RunConfig, folder: Path) -> None:
     """Checkpoints and the trainer's state must fit on the disk."""
-    wide = 4 if config.engine == "verl" else 0  # bytes: verl trains and saves in float32
-    size = sum(p.numel() * max(p.element_size(), wide) for p in model.model.parameters())
+    size = TRAINED_BYTES * trained_parameters(model, config)
     needed = size * (config.schedule.steps // config.schedule.save_every + STATE_COPIES)
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -80,16 +83,25 @@ def check_disk(model: LoadedModel, config: RunConfig, folder: Path) -> None:
         )
 
 
+def trained_parameters(model: LoadedModel, config: RunConfig) -> int:
+    """All weights, or those of an adapter: rank × (inputs + outputs) of every linear layer."""
+    if config.model.lora is None:
+        return sum(weight.numel() for weight in model.model.parameters())
+    matrices = [
+        w.shape for n, w in model.model.named_parameters() if w.ndim == 2 and "embed" not in n
+    ]
+    return sum(config.model.lora.rank * sum(shape) for shape in matrices)
+
+
 def check_reference(batch: Batch | None, config: RunConfig) -> None:
     """A reference that is cut off, or solves nothing or everything, makes no floor."""
     if batch is None:
         raise ConfigError("no reference response could be graded: look at data and prompt.")
-    truncated = float(batch.truncated.mean())
+    truncated, cap = float(batch.truncated.mean()), _cap_of_validation(config)
     if truncated > config.preflight.max_truncated:
         raise ConfigError(
-            f"{truncated:.0%} of the reference's responses run into sampling.max_tokens = "
-            f"{config.sampling.max_tokens} and count as wrong: raise it (limit: "
-            f"preflight.max_truncated = {config.preflight.max_truncated:g})."
+            f"{truncated:.0%} of the reference's responses run into {cap} and count as wrong: "
+            f"raise it (limit: preflight.max_truncated = {config.preflight.max_truncated:g})."
         )
     if batch.accuracy in (0.0, 1.0) and "solves" not in config.preflight.skip:
         what = "nothing" if batch.accuracy == 0 else "everything"
@@ -98,6 +110,12 @@ def check_reference(batch: Batch | None, config: RunConfig) -> None:
             "take other data, look at the prompt and at how the answers are written, or set "
             'preflight.skip = ["solves"].'
         )
+
+
+def _cap_of_validation(config: RunConfig) -> str:
+    if config.validation.max_tokens is not None:
+        return f"validation.max_tokens = {config.validation.max_tokens}"
+    return f"sampling.max_tokens = {config.sampling.max_tokens}"
 
 
 def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:
@@ -114,3 +132,21 @@ def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:
                 f"({noise:.3f} with {rollouts} rollouts): the guard will often switch by chance. "
                 'Use slack = "auto", smoothing, or larger batches.'
             )
+    yield from _noisy_validation(batch, config)
+
+
+def _noisy_validation(batch: Batch, config: RunConfig) -> Iterator[str]:
+    """A checkpoint is feasible only by more than its measurement's noise."""
+    problems, share = len(batch.problem_ids), batch.accuracy_by_problem
+    rollouts = config.validation.final_rollouts or config.validation.rollouts
+    draws = 1 / rollouts + 1 / batch.correct.shape[1]
+    noise = float(((share * (1 - share)).mean() * draws) ** 0.5)
+    error = noise / problems**0.5
+    if error > NOISY_VALIDATION:
+        needed = math.ceil((noise / NOISY_VALIDATION) ** 2)
+        yield (
+            f"with {problems} validation problems a checkpoint's accuracy is known to "
+            f"± {100 * error:.1f} points, and it must be better than the floor by that much to be "
+            f"called feasible: about {needed} problems (validation.problems) give "
+            f"± {100 * NOISY_VALIDATION:.1f}."
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from crt.engines.deciding import Step
 from crt.errors import EngineError
-from crt.files import sha256, write_sealed
+from crt.files import read_json, sha256, write_json, write_sealed
 from crt.run import FILES, RECORD, Run
 
 
@@ -19,10 +19,12 @@ def keep_checkpoint(
     files: Iterable[Path],
     found: Mapping[str, Any],
     sums: Mapping[str, str] | None = None,
+    dtype: str | None = None,
 ) -> None:
     """A model's files under the run's own name, with a record; whole or absent.
 
-    `sums` are checksums by name, where they are known already.
+    `sums` are checksums by name, where they are known already. Weights are kept as they were
+    trained, in float32; `dtype` is the one in which whoever loads them will use them.
     """
     target = run.checkpoint(step)
     shutil.rmtree(target, ignore_errors=True)
@@ -31,8 +33,12 @@ def keep_checkpoint(
     aside.mkdir()
     listed: dict[str, str] = {}
     for file in files:
-        os.link(file, aside / file.name)  # no second copy on disk
-        listed[file.name] = (sums or {}).get(file.name) or sha256(file)
+        if file.name == "config.json" and dtype is not None:
+            write_json(aside / file.name, read_json(file) | {"dtype": dtype})
+            listed[file.name] = sha256(aside / file.name)
+        else:
+            os.link(file, aside / file.name)  # no second copy on disk
+            listed[file.name] = (sums or {}).get(file.name) or sha256(file)
     write_sealed(aside / RECORD, {"step": step, **found, FILES: listed})
     aside.replace(target)
 

@@ -39,8 +39,9 @@ class Recorder(TrainerCallback):
         stop: Callable[[list[dict[str, Any]]], bool],
         guarded: bool,
         show: Callable[[dict[str, Any]], None],
+        dtype: str | None = None,
     ) -> None:
-        self.run, self.stage, self.first = run, stage, first
+        self.run, self.stage, self.first, self.dtype = run, stage, first, dtype
         self.measure, self.stop, self.guarded, self.show = measure, stop, guarded, show
         self.ranks = Ranks.found()
         self.rows = [row for row in run.steps if row["stage"] == stage]
@@ -126,7 +127,8 @@ class Recorder(TrainerCallback):
                 for file in saved.iterdir()
                 if file.is_file() and not file.name.startswith(TRAINER_FILES)
             ]
-            keep_checkpoint(self.run, step, files, {"stage": self.stage} | found, sums)
+            record = {"stage": self.stage} | found
+            keep_checkpoint(self.run, step, files, record, sums, self.dtype)
 
 
 def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.core.batch import Batch
-from crt.engines.models import LoadedModel, load_model
+from crt.engines.models import Dtype, LoadedModel, load_model
 from crt.engines.policy import Policy
 from crt.engines.ranks import Ranks
 from crt.engines.samplers import InProcess, Sampler, Sampling, choose_engine
@@ -44,35 +44,36 @@ class Workshop:
         self.plain: Template = prepare(tokenizer, unstated)
         sampling = config.sampling
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
-        self.measuring = measuring(config)
-        cap = config.reference.max_tokens or sampling.max_tokens
-        self.referring = replace(self.sampling, max_tokens=cap)  # how the reference is sampled
+        self.reference_sampling = reference_sampling(config)
+        self.validation_sampling = validation_sampling(config)
         grading = config.grading
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
         self.ranks = Ranks.found()
         self.engines: list[VllmSampler | ClusterSampler] = []  # that may hold memory of the GPU
 
-    def load(self, name: str) -> LoadedModel:
-        """A model by name or folder, as the recipe says."""
+    def load(self, name: str, dtype: Dtype | None = None) -> LoadedModel:
+        """A model by name or folder, as the recipe says, or in another precision."""
         model = self.config.model
         revision = model.revision if name == model.name else None
         load = without_weights if self.config.engine == "verl" else load_model
         return load(
             name,
             revision=revision,
-            dtype=model.dtype,
+            dtype=dtype or model.dtype,
             trust_remote_code=model.trust_remote_code,
         )
 
     def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
         """A model to train, and TRL's setting for a new adapter if one is to be trained.
 
-        An adapter is trained on from where it is, so that it stays one adapter on the base.
+        Trained weights are float32, whatever `model.dtype` is: a step of 1e-6 is lost in the
+        rounding of bfloat16. The base below an adapter stays in `model.dtype`. An adapter is
+        trained on from where it is, so that it stays one adapter on the base.
         """
         lora = self.config.model.lora
         if lora is None:
-            return self.load(name), None
+            return self.load(name, "float32"), None
         from peft import LoraConfig, PeftModel
 
         base = self.load(self.config.model.name)
@@ -110,12 +111,12 @@ class Workshop:
         sampler = sampler or InProcess(model.model, model.files.ends, sampling or self.sampling)
         return Policy(sampler, model.files.ends, template or self.template, self.grader)
 
-    def frozen(self, model: LoadedModel, sampling: Sampling | None = None) -> Sampler | None:
+    def frozen(self, model: LoadedModel, sampling: Sampling) -> Sampler | None:
         """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
         if self.config.engine == "verl":
             from crt.train.cluster import sampler_of
 
-            self.engines.append(servers := sampler_of(self, model, sampling or self.sampling))
+            self.engines.append(servers := sampler_of(self, model, sampling))
             return servers
         if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
             return None  # a fresh reference is asked in training, when the GPU is the policy's
@@ -123,11 +124,7 @@ class Workshop:
             return None
         trusted, alone = self.config.model.trust_remote_code, self.ranks.count == 1
         engine = VllmSampler(
-            model.files,
-            sampling or self.sampling,
-            dtype=model.dtype,
-            trust_remote_code=trusted,
-            alone=alone,
+            model.files, sampling, dtype=model.dtype, trust_remote_code=trusted, alone=alone
         )
         self.engines.append(engine)
         return engine
@@ -145,7 +142,7 @@ class Workshop:
 
     def reference(self, model: LoadedModel, sampling: Sampling | None = None) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
-        settings, sampling = self.config.reference, sampling or self.referring
+        settings, sampling = self.config.reference, sampling or self.reference_sampling
         engine = self.frozen(model, sampling)
         policy = self.policy(model, self.plain, engine, sampling)
         train, validation = self.problems
@@ -185,8 +182,8 @@ class Workshop:
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems, sampled as checkpoints are there."""
-        if self.measuring != self.referring:
-            reference = self.reference(self.base, self.measuring)
+        if self.validation_sampling != self.reference_sampling:
+            reference = self.reference(self.base, self.validation_sampling)
         return reference([problem.id for problem in self.problems[1]])
 
     def close(self) -> None:
@@ -195,11 +192,22 @@ class Workshop:
         self.grader.close()
 
 
-def measuring(config: RunConfig) -> Sampling:
-    """How checkpoints are sampled on the validation problems: as in training if nothing is said."""
-    asked, trained = config.validation, config.sampling
+def reference_sampling(config: RunConfig) -> Sampling:
+    """How the guard's reference is sampled: as the policy, but for its cap if one is set.
+
+    A policy that is cut off counts as wrong, so one that only gets shorter gains accuracy at the
+    cap of training. Against a reference at the cap of use that gain is worth nothing.
+    """
+    trained = config.sampling
+    cap = config.reference.max_tokens or trained.max_tokens
+    return Sampling(cap, trained.temperature, trained.top_p)
+
+
+def validation_sampling(config: RunConfig) -> Sampling:
+    """How checkpoints and the base are sampled on the validation problems."""
+    validation, trained = config.validation, config.sampling
     return Sampling(
-        asked.max_tokens or trained.max_tokens,
-        trained.temperature if asked.temperature is None else asked.temperature,
-        trained.top_p if asked.top_p is None else asked.top_p,
+        validation.max_tokens or trained.max_tokens,
+        trained.temperature if validation.temperature is None else validation.temperature,
+        trained.top_p if validation.top_p is None else validation.top_p,
     )

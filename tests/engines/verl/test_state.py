@@ -44,7 +44,7 @@ def test_a_changed_setting_counts_and_is_told():
     again, words = restored(PrimalDual(multiplier_rate=0.1), kept)
     assert again.multiplier == 3.5 and again.multiplier_rate == 0.1
     assert words == [
-        "multiplier_rate was 1.0 when this was saved and is 0.1 now: the configuration counts."
+        "multiplier_rate was 10.0 when this was saved and is 0.1 now: the configuration counts."
     ]
 
 

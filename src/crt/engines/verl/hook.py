@@ -51,7 +51,6 @@ class Decided:
     advantages: list[float]
     masked: list[bool]  # rows without a gradient: of a problem without a signal, or muted
     step: Step
-    weight_by_length: list[float] | None = None  # of the correction for the sampler's rounding
 
 
 def decided(

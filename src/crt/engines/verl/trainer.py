@@ -23,7 +23,7 @@ from verl.workers.utils.padding import (  # pyright: ignore[reportMissingImports
     response_to_nested,
 )
 
-from crt.core.signal import weight_by_length
+from crt.core.signal import logged_metrics, weight_by_length
 from crt.engines.verl.hook import REFERENCE, Decided, Row, decided
 from crt.engines.verl.state import STATE_FILE, frozen, objective_from, restored, saved
 from crt.files import read_json, write_json
@@ -76,7 +76,9 @@ class ClusterTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Those of the objective, in place of verl's estimators."""
-        fields = ["extra_info", "extra_fields", *CORRECTED]
+        fields = ["extra_info", "extra_fields", "entropy", *CORRECTED]
+        if self.use_reference_policy:
+            fields.append("ref_log_prob")
         data = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
@@ -91,9 +93,10 @@ class ClusterTrainer(PPOTrainerSync):
         )
         correction = self.config.algorithm.rollout_correction
         trained, weights, measured = loss_fields(data, found, correction)
-        metrics.update(measured)
-        found = replace(found, weight_by_length=_weight_by_length(rows, weights))
-        metrics.update(logged(found))
+        metrics.update(measured | trained_on(data, trained["response_mask"]))
+        found = with_weights(found, rows, weights)
+        if found.step.signal is not None:
+            metrics.update(logged_metrics(found.step.signal.row, self.stage))
         self.watch.on_graded(self.global_steps, rows, found)
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=trained)
 
@@ -217,19 +220,25 @@ def loss_fields(
     return TensorDict(told, batch_size=len(found.masked)), weights, measured
 
 
-def _weight_by_length(
-    rows: Sequence[Row | None], weights: Sequence[float] | None
-) -> list[float] | None:
-    """Of the responses alone, without the rows that verl added."""
-    if weights is None:
-        return None
+def trained_on(data: Any, mask: Any) -> dict[str, float]:
+    """Entropy, and k3 to the reference, per token that is trained on; nothing if there is none."""
+    kept = mask.values().bool()
+    if not kept.any():
+        return {}
+    figures = {"crt/entropy": data["entropy"].values()[kept].mean().item()}
+    if "ref_log_prob" in data:
+        apart = (data["ref_log_prob"].values() - data["old_log_probs"].values())[kept]
+        figures["crt/kl"] = (apart.exp() - apart - 1).mean().item()
+    return figures
+
+
+def with_weights(
+    found: Decided, rows: Sequence[Row | None], weights: Sequence[float] | None
+) -> Decided:
+    """The step with how much responses of each length count; not those that verl added."""
+    if weights is None or found.step.signal is None:
+        return found
     pairs = [(each, row.tokens) for row, each in zip(rows, weights, strict=True) if row is not None]
-    return weight_by_length([weight for weight, _ in pairs], [tokens for _, tokens in pairs])
-
-
-def logged(found: Decided) -> dict[str, float]:
-    """The step's figures for verl's loggers."""
-    row = found.step.signal.row if found.step.signal else {}
-    figures = {f"crt/{k}": v for k, v in row.items() if isinstance(v, int | float)}
-    quartiles = enumerate(found.weight_by_length or (), 1)
-    return figures | {f"crt/weight_q{number}": value for number, value in quartiles}
+    by_length = weight_by_length(*np.array(pairs, dtype=float).T)
+    row = found.step.signal.row | {"weight_by_length": by_length}
+    return replace(found, step=replace(found.step, signal=replace(found.step.signal, row=row)))
