@@ -15,7 +15,7 @@ from command import crt, steps, told, wait_for
 from crt.engines.models import load_model
 from crt.files import read_json
 from crt.run import Run
-from crt.tasks.datasets import load
+from crt.tasks.datasets import load_mixture
 from crt.tasks.messages import PromptSettings
 from crt.tasks.prompts import prepare, render
 
@@ -44,7 +44,7 @@ def run(place) -> Run:
 def logprobs(model: Any, rollouts: list[dict[str, Any]]) -> torch.Tensor:
     """Of every token of some responses, without the one that ends them."""
     template = prepare(model.tokenizer, PromptSettings())
-    problems = {problem.id: problem for problem in load("pocket:128").problems}
+    problems = {each.id: each for each in load_mixture(["pocket:128"]).problems}
     found = []
     for one in rollouts:
         prompt = list(render(problems[one["problem_id"]], template).token_ids)
