@@ -17,7 +17,7 @@ from crt.files import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
 from crt.tasks.prompts import render
-from crt.train.cluster import Follower, check, folder_of, left_at, prepare
+from crt.train.cluster import Follower, check, folder_of, left_at, prepare, sampler_of
 from crt.train.cluster_recorder import ClusterRecorder
 from crt.train.reference import Store
 from crt.train.stage import Stage, stage_of
@@ -272,6 +272,20 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     assert asked[0]["prompt_ids"] == list(
         render(train_of(asked[0], train), workshop.template).token_ids
     )
+    workshop.close()
+
+
+def test_an_adapter_is_no_model_to_start_from(tiny, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(make_model(), settings)
+    adapted.peft_config["default"].base_model_name_or_path = str(tiny / "model")
+    adapted.save_pretrained(tmp_path / "adapter")
+    changes = ["engine=verl", "cluster.devices=2", f"model.name={tmp_path / 'adapter'}"]
+    workshop = Workshop(load_recipe(tiny / "recipe.toml", changes), tmp_path / "references")
+    with pytest.raises(ConfigError, match="is an adapter, which cannot be trained"):
+        sampler_of(workshop, workshop.base, workshop.sampling)
     workshop.close()
 
 

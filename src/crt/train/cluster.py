@@ -92,7 +92,8 @@ def sampler_of(workshop: Workshop, model: LoadedModel, sampling: Sampling) -> Cl
     if about.adapter:
         settings = workshop.config.model
         options = {"dtype": settings.dtype, "trust_remote_code": settings.trust_remote_code}
-        whole = merged_folder(model, workshop.cache / MERGED, about.folder, options)
+        run = about.adapter.parents[1]  # whose checkpoint it is
+        whole = merged_folder(model, run / STATE / MERGED, about.folder, options)
         about = replace(about, folder=whole.absolute(), adapter=None)
     words = verl.sampling(workshop.config, about)
     return ClusterSampler(words, model.files.ends, sampling)
@@ -101,6 +102,11 @@ def sampler_of(workshop: Workshop, model: LoadedModel, sampling: Sampling) -> Cl
 def described(workshop: Workshop, model: LoadedModel) -> verl.Model:
     """A model as verl is told of it; an adapter goes with its base."""
     folder, adapter = model.files.folder.absolute(), None
+    if model.files.adapter and model is workshop.base:
+        raise ConfigError(
+            f'model.name = "{model.files.name}" is an adapter, which cannot be trained with '
+            'engine = "verl": merge it into its base first.'
+        )
     if model.files.adapter:
         folder, adapter = model_folder(base_of(folder)).absolute(), folder
     return verl.Model(folder, model.dtype, longest_prompt(workshop), model.files.ends, adapter)

@@ -1,5 +1,6 @@
 """The LoRA adapter of verl's checkpoint as a folder of peft's, and merged into its base."""
 
+import atexit
 import re
 import shutil
 from pathlib import Path
@@ -18,13 +19,14 @@ def write_adapter(saved: Path, target: Path, base: Path, lora: LoraConfig) -> No
     from safetensors.torch import save_file
 
     tensors = adapter_tensors(saved)
-    named = {name.split(".lora_")[0].rpartition(".")[2] for name in tensors}
+    found = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in tensors})
+    given = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
     target.mkdir(parents=True, exist_ok=True)
     save_file(tensors, target / "adapter_model.safetensors", {"format": "pt"})
     PeftConfig(
         r=lora.rank,
         lora_alpha=int(lora.alpha),
-        target_modules=sorted(named) if lora.targets == "all-linear" else lora.targets,
+        target_modules=found if given == "all-linear" else given,
         base_model_name_or_path=str(base),
         task_type="CAUSAL_LM",
         inference_mode=True,
@@ -66,11 +68,12 @@ def _model_shard(path: Path) -> "re.Match[str] | None":
 def merged_folder(model: LoadedModel, folder: Path, base: Path, options: dict[str, Any]) -> Path:
     """The adapter merged into its base, as `crt eval` loads it, for servers of whole models.
 
-    One such model is kept in `folder`; a cluster's rollout servers hold one model at a time.
+    One such model is kept in `folder` while the process lives; servers hold one at a time.
     """
     target = folder / model.hash[:16]
     if not (target / "whole").is_file():
         shutil.rmtree(folder, ignore_errors=True)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         target.mkdir(parents=True)
         for file in base.iterdir():  # tokenizer and settings, as the base has them
             if file.is_file() and file.suffix != ".safetensors":
