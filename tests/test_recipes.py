@@ -1,15 +1,41 @@
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from crt.config import RunConfig
 from crt.core.methods import METHODS, TwoStage
-from crt.core.objectives import PrimalDual
+from crt.core.objectives import PrimalDual, Shorten
 from crt.errors import ConfigError
 from crt.recipes import config_of, load_recipe
 from crt.words import as_toml, what_would_run
 
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
+ROOT = Path(__file__).parent.parent / "recipes"
+BASES = sorted((ROOT / "paper" / "base").glob("*.toml"))  # what recipes share is no recipe
+RECIPES = sorted(path for path in ROOT.rglob("*.toml") if path not in BASES)
+PAPER = sorted((ROOT / "paper").glob("*.toml"))
+ROWS = {  # row of the paper's Tables 1 to 3 and of its ablation → the end of the recipe's name
+    "DeepSeek-1.5B": {
+        "ThinkPrune-500": "thinkprune-500",
+        "ThinkPrune-1k": "thinkprune-1k",
+        "L1": "l1",
+        "O1-Pruner-1.0": "o1-pruner-1",
+        "O1-Pruner-4.0": "o1-pruner-4",
+        "ShorterBetter": "shorter-better",
+        "ACPO": "acpo",
+        "CRT (ours)": "crt",
+        "CRT (1s)": "crt-1s",
+        "PD": "primal-dual",
+    },
+    "Qwen3-4B": {
+        "ThinkPrune-500": "thinkprune-500",
+        "ThinkPrune-1k": "thinkprune-1k",
+        "O1-Pruner-4.0": "o1-pruner-4",
+        "ShorterBetter": "shorter-better",
+        "ACPO": "acpo",
+        "CRT (ours)": "crt",
+    },
+}
 
 
 def table(**changes):
@@ -52,15 +78,44 @@ def test_the_demo_runs_the_recipe_that_is_shown():
     assert load_recipe(RECIPE) == shown.model_copy(update={"name": "demo"})
 
 
-def test_the_papers_settings_are_the_papers():
-    config = load_recipe(next(path for path in RECIPES if path.stem == "deepseek-r1-1.5b"))
+def test_every_row_of_the_papers_tables_has_a_recipe():
+    wanted = {f"{model.lower()}-{end}" for model, rows in ROWS.items() for end in rows.values()}
+    assert {path.stem for path in PAPER} == wanted
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_settings_are_the_papers(path):
+    config = load_recipe(path)
+    assert config.engine == "verl"
     assert config.schedule.problems_per_step == 128
-    assert config.sampling.group_size == 16
+    assert config.sampling.group_size == config.evaluation.rollouts == 16
     assert config.data.train == ("gsm8k", "math")
-    assert isinstance(config.method, TwoStage)
-    assert config.method.shorten.length_on == "all"
-    assert config.method.shorten.guard == "batch"
-    assert config.method.shorten.smoothing == 0
+    assert len(config.evaluation.data) == 6
+
+
+def test_the_papers_crt_is_the_papers():
+    crt = load_recipe(ROOT / "paper" / "deepseek-1.5b-crt.toml").method
+    assert isinstance(crt, TwoStage)
+    alone = load_recipe(ROOT / "paper" / "deepseek-1.5b-crt-1s.toml").method
+    assert alone == crt.shorten  # the ablation differs in Stage II alone
+    assert crt.shorten == Shorten(tolerance=0.0, slack=0.01, length_on="all", guard="batch")
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_checkpoints_are_chosen_by_more_than_noise(path):
+    config = load_recipe(path)
+    asked, cap = config.validation, config.evaluation.max_tokens
+    # two equal policies of accuracy A: sqrt(A (1 − A) (1/R + 1/r) / problems), A = 0.85
+    each = 1 / config.reference.rollouts + 1 / asked.final_rollouts
+    assert (0.85 * 0.15 * each / asked.problems) ** 0.5 < 0.5 * 0.01  # half of the slack
+    assert (asked.temperature, asked.max_tokens) == (config.evaluation.temperature, cap)
+    assert config.reference.max_tokens == cap
+    assert config.preflight.max_truncated == 0.05
+
+
+def test_every_base_is_used():
+    used = {path.parent / tomllib.loads(path.read_text()).get("base", "") for path in PAPER + BASES}
+    assert {path.resolve() for path in BASES} <= {path.resolve() for path in used}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -217,9 +272,18 @@ def test_a_base_that_is_none_is_named(tmp_path, base):
         load_recipe(path)
 
 
-def test_a_base_has_no_base(tmp_path):
-    with pytest.raises(ConfigError, match="one level"):
-        load_recipe(based_on(tmp_path, "", 'base = "x.toml"\n' + BASE))
+def test_a_base_may_have_a_base(tmp_path):
+    (tmp_path / "common.toml").write_text("[schedule]\nsteps = 80\nsave_every = 40\n")
+    model = 'base = "common.toml"\n' + BASE.replace("steps = 100\n", "")
+    config = load_recipe(based_on(tmp_path, "[optim]\nkl = 0.0\n", model))
+    assert (config.schedule.steps, config.schedule.save_every) == (80, 20)
+    assert config.optim.kl == 0
+
+
+@pytest.mark.parametrize("circle", ["base.toml", "below/mine.toml"])
+def test_bases_in_a_circle_are_refused(tmp_path, circle):
+    with pytest.raises(ConfigError, match="is based on it in turn"):
+        load_recipe(based_on(tmp_path, "", f'base = "{circle}"\n' + BASE))
 
 
 def test_a_stated_budget_fits_the_method():
@@ -236,7 +300,6 @@ def test_a_stated_budget_fits_the_method():
 
 def test_offline_samples_need_the_own_sampler():
     assert "trl.use_vllm" in refused(sampling={"source": "reference"}, trl={"use_vllm": True})
-    assert "own sampler" in refused(validation={"temperature": 0.6}, trl={"use_vllm": True})
 
 
 def test_what_a_method_asks_for_besides_its_reward_is_shown():

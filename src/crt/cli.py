@@ -10,7 +10,7 @@ VERBS = {
     "demo": "see the method work, on this machine, in a moment",
     "train": "train a model to think shorter, from a recipe",
     "show": "print a recipe's resolved configuration and what would run",
-    "plan": "estimate tokens, memory, hours and cost of a recipe",
+    "plan": "estimate tokens, memory, hours and cost of recipes",
     "eval": "sample a model on data sets, grade, and measure with intervals",
     "score": "grade and measure completions from a file",
     "compare": "the paper's tables from evaluations",

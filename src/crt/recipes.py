@@ -23,6 +23,17 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     return config_of(data, where=str(path))
 
 
+def recipe_files(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and of a folder the recipes in it; those below are not meant."""
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        if not inside:
+            raise ConfigError(f"{path} has no recipe (.toml) in it.")
+        files += inside
+    return files
+
+
 def config_of(data: Table, where: str = "the configuration") -> RunConfig:
     """Checked, or refused with a sentence for every mistake."""
     mistakes = unknown_keys(data, RunConfig)
@@ -34,16 +45,21 @@ def config_of(data: Table, where: str = "the configuration") -> RunConfig:
         raise ConfigError(f"{where}: " + "\n".join(sentences(error))) from None
 
 
-def _with_base(path: Path, data: Table) -> Table:
-    """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own."""
+def _with_base(path: Path, data: Table, above: tuple[Path, ...] = ()) -> Table:
+    """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own.
+
+    A base may have a base itself.
+    """
     base = data.pop("base", None)
     if base is None:
         return data
     if not isinstance(base, str) or not base.endswith(".toml"):
         raise ConfigError(f"{path}: base = {base!r} should be the path of a recipe (.toml).")
-    below = _read(path.parent / base)
-    if "base" in below:
-        raise ConfigError(f"{path}: its base {base} has a base itself; one level is all there is.")
+    above = (*above, path.resolve())
+    parent = path.parent / base
+    if parent.resolve() in above:
+        raise ConfigError(f"{path}: its base {base} is based on it in turn: take one of them out.")
+    below = _with_base(parent, _read(parent), above)
     if "method" in data:
         below.pop("method", None)  # settings of one method mean nothing to another
     return _merged(below, data)

@@ -7,7 +7,7 @@ import pytest
 
 from crt.bench import fairness
 from crt.bench.grid import every_combination, from_file, one_at_a_time, overrides, parsed
-from crt.bench.plan import file_name, opened, planned, write
+from crt.bench.plan import existing, file_name, folders, opened, planned, write
 from crt.bench.variants import method_jobs, named, sensitivity_jobs, setting, tune_jobs
 from crt.cli import main
 from crt.errors import ConfigError
@@ -166,6 +166,35 @@ def test_a_directory_is_added_to_and_never_changed(recipes, tmp_path):
         planned(tmp_path, "methods", other)
     with pytest.raises(ConfigError, match="another kind"):
         planned(tmp_path, "tune", two)
+
+
+def test_each_model_has_a_comparison_of_its_own(recipes, tmp_path, capsys):
+    assert folders(tmp_path, ["a/one"]) == {"a/one": tmp_path}
+    both = {"a/one": tmp_path / "one", "b/two": tmp_path / "two"}
+    assert folders(tmp_path, list(both)) == both
+    assert folders(tmp_path, ["a/one", "b/one"])["b/one"] == tmp_path / "b-one"  # not to be mixed
+    jobs = method_jobs(named([str(recipes["two"])], [], []), [1])
+    for name in ("one", "two"):
+        write(planned(tmp_path / name, "methods", jobs))
+    assert existing(tmp_path) == [tmp_path / "one", tmp_path / "two"]
+    assert folders(tmp_path, ["a/one"]) == {"a/one": tmp_path / "one"}  # goes on where it was
+    assert main(["bench-methods", str(tmp_path), "--table", "json"]) == 2
+    assert "takes one model's comparison" in capsys.readouterr().err
+
+
+def test_several_models_do_not_go_into_a_comparison_of_one(recipes, tmp_path):
+    write(planned(tmp_path, "methods", method_jobs(named([str(recipes["two"])], [], []), [1])))
+    with pytest.raises(ConfigError, match="holds the comparison of one model"):
+        folders(tmp_path, ["a/one", "b/two"])
+
+
+def test_the_papers_recipes_are_two_comparisons(tmp_path, capsys):
+    words = [str(path) for path in sorted((ROOT / "recipes" / "paper").glob("*.toml"))]
+    out = tmp_path / "paper"
+    assert main(["bench-methods", *words, "--seeds", "1", "--dry-run", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "DeepSeek-R1-Distill-Qwen-1.5B: 10 methods × seeds 1: 10 runs" in printed
+    assert "Qwen/Qwen3-4B: 6 methods × seeds 1: 6 runs" in printed
 
 
 def test_names_are_safe_in_paths():

@@ -110,5 +110,5 @@ def test_the_engine_is_chosen(tiny, sets):
 
 
 def test_no_such_model_is_one_sentence(problems, tmp_path):
-    with pytest.raises(EngineError, match="is no folder, no hub id"):
+    with pytest.raises(EngineError, match=r"is no folder, no \.gguf file, no hub id"):
         evaluate("no model", [str(problems)], tmp_path / "out")

@@ -107,6 +107,28 @@ def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
     return Comparison(path, kind, (*there.jobs, *more))
 
 
+def folders(path: Path, models: Sequence[str]) -> dict[str, Path]:
+    """Model → its comparison's directory: a folder of its own below `path` if there are several."""
+    short = {model: file_name(model.rstrip("/").rpartition("/")[2]) for model in models}
+    if len(set(short.values())) < len(short):
+        short = {model: file_name(model) for model in models}
+    if len(short) == 1 and not all((path / name / COMPARISON).is_file() for name in short.values()):
+        return dict.fromkeys(models, path)
+    if (path / COMPARISON).is_file():
+        raise ConfigError(
+            f"{path} holds the comparison of one model, and there are several here: "
+            f"{', '.join(models)}. Give another --out."
+        )
+    return {model: path / name for model, name in short.items()}
+
+
+def existing(path: Path) -> list[Path]:
+    """The comparison at `path`, or those of several models below it."""
+    if (path / COMPARISON).is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob(f"*/{COMPARISON}"))
+
+
 def write(comparison: Comparison) -> None:
     """Each job's configuration, then the list of them."""
     try:

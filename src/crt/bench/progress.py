@@ -69,8 +69,8 @@ def dry_run(comparison: Comparison, at_once: int) -> list[str]:
     """The plan in words."""
     found = estimate(comparison)
     lines = [
-        f"{len(comparison.methods)} methods × seeds {', '.join(map(str, comparison.seeds))}: "
-        f"{found.runs} runs, {found.over} of them over."
+        f"{comparison.jobs[0].config.model.name}: {len(comparison.methods)} methods × seeds "
+        f"{', '.join(map(str, comparison.seeds))}: {found.runs} runs, {found.over} of them over."
     ]
     for method, jobs in comparison.methods.items():
         schedule = jobs[0].config.schedule

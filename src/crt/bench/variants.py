@@ -33,14 +33,23 @@ def named(words: Sequence[str], sets: Sequence[str], tuned: Sequence[Path]) -> R
 
 
 def method_jobs(recipes: Recipes, seeds: Sequence[int]) -> list[Job]:
-    """Recipes × seeds, on the same work."""
+    """Recipes × seeds; those of a model are on the same work."""
     jobs = [
         Job(name, name, config_for(place, name, sets, seed))
         for name, (place, sets) in recipes.items()
         for seed in seeds
     ]
-    fairness.check([(job.method, job.config) for job in jobs])
+    for group in by_model(jobs).values():
+        fairness.check([(job.method, job.config) for job in group])
     return jobs
+
+
+def by_model(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """Model → its jobs: methods are compared within a model."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.config.model.name, []).append(job)
+    return groups
 
 
 def tune_jobs(recipes: Recipes, grids: Mapping[str, Grid], seed: int) -> list[Job]:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
 
 FORMS = ("terminal", "markdown", "md", "latex", "csv", "json")
 USE = """\
-  crt bench-methods RECIPE... --seeds 1 2 3 --out DIR      train, evaluate and compare
+  crt bench-methods RECIPE... --seeds 1 2 3 --out DIR      train, evaluate and compare;
+                                                           each model has a comparison of its own
   crt bench-methods tune RECIPE... --grid KEY=V1,V2 …      choose settings by one rule
   crt bench-methods sensitivity RECIPE --grid KEY=V1,V2 …  turn one setting at a time
   crt bench-methods DIR --table md                         tables of what is there
@@ -50,27 +52,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when everything is measured, 1 when some run failed, 143 when it was asked to end."""
-    from crt.bench.plan import COMPARISON, opened, planned, write
+    from crt.bench.plan import existing, opened, planned, write
     from crt.bench.progress import dry_run
     from crt.errors import ConfigError
 
-    if len(args.words) == 1 and (Path(args.words[0]) / COMPARISON).is_file():
-        there = opened(Path(args.words[0]))
-        return exported(there, args.export) if args.export else show(there, args)
+    there = existing(Path(args.words[0])) if len(args.words) == 1 else []
+    if there and args.export:
+        for path in there:
+            exported(opened(path), args.export / path.name if len(there) > 1 else args.export)
+        return 0
+    if there:
+        return show_all([opened(path) for path in there], args)
     if args.export:
         raise ConfigError("--export takes the folder of a comparison that is there, and no recipe.")
     if args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: at least 1")
-    kind, jobs = jobs_of(args)
-    comparison = planned(args.out or Path("runs") / "comparison", kind, jobs)
-    at_once = len(devices_of(args)) or args.jobs
+    kind, groups = groups_of(args)
+    comparisons = [planned(path, kind, jobs) for path, jobs in groups.items()]
     if args.dry_run:
-        print("\n".join(dry_run(comparison, at_once)))
+        at_once = len(devices_of(args)) or args.jobs
+        print("\n".join(line for each in comparisons for line in dry_run(each, at_once)))
         return 0
-    comparison.path.mkdir(parents=True, exist_ok=True)
-    with comparison.locked():
-        write(comparison)
-        return carry_out(comparison, args)
+    code = 0
+    for comparison in comparisons:  # one model after the other
+        comparison.path.mkdir(parents=True, exist_ok=True)
+        with comparison.locked():
+            write(comparison)
+            code = max(code, carry_out(comparison, args))
+        if code == 143:
+            break
+    return code
+
+
+def groups_of(args: argparse.Namespace) -> "tuple[Kind, dict[Path, list[Job]]]":
+    """The runs of each comparison by its directory; recipes of several models are several."""
+    from crt.bench.plan import folders
+    from crt.bench.variants import by_model
+
+    kind, jobs = jobs_of(args)
+    out = args.out or Path("runs") / "comparison"
+    if kind != "methods":
+        return kind, {out: jobs}
+    groups = by_model(jobs)
+    paths = folders(out, list(groups))
+    return kind, {paths[model]: found for model, found in groups.items()}
 
 
 def jobs_of(args: argparse.Namespace) -> "tuple[Kind, list[Job]]":
@@ -135,6 +160,20 @@ def exported(comparison: "Comparison", folder: Path) -> int:
 
     for path in export(comparison, folder):
         print(path)
+    return 0
+
+
+def show_all(comparisons: "Sequence[Comparison]", args: argparse.Namespace) -> int:
+    """The tables of each model, under its name if there are several."""
+    from crt.errors import ConfigError
+
+    if len(comparisons) > 1 and args.table in ("csv", "json"):
+        names = ", ".join(str(each.path) for each in comparisons)
+        raise ConfigError(f"--table {args.table} takes one model's comparison: {names}.")
+    for comparison in comparisons:
+        if len(comparisons) > 1:
+            print(f"# {comparison.jobs[0].config.model.name}\n")
+        show(comparison, args)
     return 0
 
 

@@ -1,45 +1,40 @@
-"""crt plan: tokens, memory, hours and cost of a recipe on given hardware, before anyone pays."""
+"""crt plan: tokens, memory, hours and cost of recipes on given hardware, before anyone pays."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crt.config import RunConfig
-    from crt.estimate import Assumptions, Device, Shape
+    from crt.plan import Cost, Place, Plan
 
-PUBLISHED = {  # of the paper's models, so that a plan needs no download
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
-        "num_hidden_layers": 28, "hidden_size": 1536, "num_attention_heads": 12,
-        "num_key_value_heads": 2, "intermediate_size": 8960, "vocab_size": 151936,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": {
-        "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28,
-        "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": {
-        "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40,
-        "num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064,
-    },
-    "Qwen/Qwen3-4B": {
-        "num_hidden_layers": 36, "hidden_size": 2560, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 9728,
-        "vocab_size": 151936, "tie_word_embeddings": True,
-    },
-}  # fmt: skip
-FAMILY = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"
-COUNTS = (8, 64, 512)
+FAMILY = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"  # of --scale
+SIZES, COUNTS = ("1.5B", "7B", "32B"), (8, 64, 512)
+DOES_NOT_FIT = (
+    "It does not fit: lower optim.micro_batch or sampling.max_tokens, raise "
+    "cluster.tensor_parallel, add devices, or train an adapter (model.lora)."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A recipe, the hardware, and what is known better than the assumptions."""
-    parser.add_argument("recipe", type=Path, help="a recipe (.toml)")
-    parser.add_argument("--device", default="h100", help="h100 (default), a100-80, rtx4090, …")
-    parser.add_argument("--devices", type=int, default=8, help="how many (8)")
-    parser.add_argument("--price", type=float, help="of one device for an hour, for the cost")
+    """Recipes, the hardware, and what is known better than the assumptions."""
+    parser.add_argument(
+        "recipes", type=Path, nargs="+", metavar="RECIPE", help="recipes (.toml), or their folder"
+    )
+    parser.add_argument(
+        "--device", default="h100", help="h100 (default), a100-80, rtx4090, cpu, laptop, …"
+    )
+    parser.add_argument(
+        "--devices", type=int, help="how many (the recipe's cluster, or 8; one computer)"
+    )
+    parser.add_argument("--price", type=float, help="of one device per hour, for the cost")
     parser.add_argument("--tokens", type=float, help="the base model's mean response length")
     parser.add_argument("--problems", type=int, help="training problems, if they are not here")
     parser.add_argument("--billions", type=float, help="parameters, if the model is not here")
+    parser.add_argument(
+        "--evaluation", action="store_true",
+        help="count the evaluation too, as bench-methods does it: the base and two checkpoints",
+    )  # fmt: skip
     parser.add_argument(
         "--scale", action="store_true",
         help="a table: this recipe with models of 1.5B, 7B and 32B on 8, 64 and 512 devices",
@@ -49,139 +44,176 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the estimate and what it rests on; runs nothing."""
-    from crt.errors import ConfigError, did_you_mean
-    from crt.estimate import DEVICES, Assumptions, estimate, steps_of
-    from crt.recipes import load_recipe
+    from crt.errors import ConfigError
+    from crt.plan import Known, device_of, places, plan, usual_count
+    from crt.recipes import load_recipe, recipe_files
 
-    config = load_recipe(args.recipe, args.overrides)
-    if args.device not in DEVICES:
-        raise ConfigError(f"no device {args.device!r}. {did_you_mean(args.device, DEVICES)}")
-    if args.devices < 1:
+    device = device_of(args.device)
+    if args.devices is not None and args.devices < 1:
         raise ConfigError(f"--devices {args.devices}: at least 1")
-    device = DEVICES[args.device]
-    assume = Assumptions(mean_tokens=args.tokens or 0.4 * config.sampling.max_tokens)
-    problems = args.problems or problems_of(config)
+    known = Known(args.tokens, args.problems, args.billions)
+    configs = [load_recipe(path, args.overrides) for path in recipe_files(args.recipes)]
     if args.scale:
-        return scaled(config, device, problems, assume, args)
-    shape, told = shape_of(config, args.billions)
-    found = estimate(config, shape, device, args.devices, problems, assume)
-    lines = [
-        f"{config.name} on {args.devices} × {args.device}, {shape.parameters / 1e9:.2f} B "
-        f"parameters, {steps_of(config, assume):.0f} steps of "
-        f"{config.schedule.problems_per_step} × {config.sampling.group_size} rollouts",
-        f"  tokens sampled by the policy      {found.sampled_tokens / 1e6:12,.0f} million",
-        f"  tokens sampled by the reference   {found.reference_tokens / 1e6:12,.0f} million "
-        f"({config.reference.mode})",
-        f"  memory on each device: training   {found.gigabytes_per_device:12,.1f} GB of "
-        f"{device.memory_gb:g}",
-        f"  memory on each device: sampling   {found.sampling_gigabytes:12,.1f} GB",
-        f"  hours: sampling                   {found.sample_hours:12,.2f}",
-        f"  hours: reference (the guard)      {found.reference_hours:12,.2f} "
-        f"({found.guard_share:.0%})",
-        f"  hours: training                   {found.train_hours:12,.2f}",
-        f"  hours in all                      {found.hours:12,.2f}",
+        if len(configs) > 1:
+            raise ConfigError("--scale takes one recipe.")
+        models = [(size, FAMILY + size) for size in SIZES]
+        print_scale(list(places(configs[0], models, COUNTS, device, known)))
+        return 0
+    plans = [
+        plan(
+            config, device, args.devices or usual_count(config, args.device), known, args.evaluation
+        )
+        for config in configs
+    ]
+    if len(plans) == 1:
+        print_one(plans[0], args)
+    else:
+        print_many(plans, args)
+    return 0
+
+
+def print_one(plan: "Plan", args: argparse.Namespace) -> None:
+    """One recipe in detail."""
+    from crt.plan import steps_of
+
+    config, found = plan.config, plan.estimate
+    schedule, total = config.schedule, found.total
+    rows = [
+        ("tokens sampled by the policy", amount(found.policy.tokens)),
+        ("tokens sampled by the reference", f"{amount(found.guard.tokens)} "
+         f"({config.reference.mode})"),
+        ("tokens sampled in validation", amount(found.validation.tokens)),
+        ("memory on each device: training", f"{digits(found.training_gb)} GB of "
+         f"{plan.device.memory_gb:g}"),
+        ("memory on each device: sampling", f"{digits(found.sampling_gb)} GB"),
+        ("time: sampling", duration(found.policy.hours)),
+        ("time: reference (the guard)", f"{duration(found.guard.hours)} "
+         f"({found.guard_share:.0%})"),
+        ("time: validation", duration(found.validation.hours)),
+        ("time: training", duration(found.training.hours)),
+    ]  # fmt: skip
+    if args.evaluation:
+        tested = found.evaluation + found.base_evaluation
+        rows.append(("time: evaluation", f"{duration(tested.hours)}, {amount(tested.tokens)}"))
+    rows += [
+        ("time in all", duration(total.hours)),
+        ("device hours in all", digits(total.hours * plan.devices)),
     ]
     if args.price is not None:
-        lines.append(
-            f"  cost                              {found.hours * args.devices * args.price:12,.0f}"
-        )
-    if max(found.gigabytes_per_device, found.sampling_gigabytes) > device.memory_gb:
-        lines.append(
-            "It does not fit: lower optim.micro_batch or sampling.max_tokens, raise "
-            "cluster.tensor_parallel, add devices, or train an adapter (model.lora)."
-        )
-    lines += ["Rests on:", *(f"  {line}" for line in (told, *basis(assume, args, problems)))]
-    print("\n".join(lines))
-    return 0
+        rows.append(("cost", digits(total.hours * plan.devices * args.price)))
+    print(
+        f"{config.name} on {plan.devices} × {args.device}, {amount(plan.shape.parameters)} "
+        f"parameters, {steps_of(config, plan.assume):.0f} steps of "
+        f"{schedule.problems_per_step} × {config.sampling.group_size} rollouts"
+    )
+    for name, value in rows:
+        print(f"  {name:34}{value}")
+    if not plan.fits:
+        print(DOES_NOT_FIT)
+    print_basis(plan.basis)
 
 
-def scaled(
-    config: "RunConfig",
-    device: "Device",
-    problems: int,
-    assume: "Assumptions",
-    args: argparse.Namespace,
-) -> int:
-    """Prints the table and what it rests on."""
-    from crt.scale import places, table
+def print_many(plans: "Sequence[Plan]", args: argparse.Namespace) -> None:
+    """A row per recipe, what they share once, and the total, as Markdown."""
+    from crt.plan import Cost, shared_costs
 
-    sizes = [name for name in PUBLISHED if name.startswith(FAMILY)]
-    shapes = [(name.removeprefix(FAMILY), shape_from(PUBLISHED[name])) for name in sizes]
-    print(table(places(config, shapes, COUNTS, device, problems, assume)))
-    print("\nRests on:")
-    for line in ("the models' published shapes", *basis(assume, args, problems)):
-        print(f"- {line}")
-    return 0
-
-
-def basis(assume: object, args: argparse.Namespace, problems: int) -> list[str]:
-    """The assumptions, one a line."""
-    from dataclasses import asdict
-
-    known = "given" if args.tokens else "assumed: 0.4 × max_tokens; --tokens says better"
-    values = asdict(assume)  # pyright: ignore[reportArgumentType]
-    rest = {name: value for name, value in values.items() if name != "mean_tokens"}
-    return [
-        f"mean response of the base: {values['mean_tokens']:,.0f} tokens ({known})",
-        f"{problems:,} training problems",
-        ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in rest.items()),
-        "published peaks of the device; no time for start-up, grading, saving or waiting",
+    lines: list[tuple[str, Cost, int]] = [
+        (each.config.name, each.estimate.alone, each.devices) for each in plans
     ]
+    for each in shared_costs(plans):
+        runs = f"once for {each.runs} runs" if each.runs > 1 else "for one run"
+        base = f"base {each.model.rpartition('/')[2]}"
+        lines.append((f"{base}: reference rollouts, {runs}", each.reference, each.devices))
+        if args.evaluation:
+            lines.append((f"{base}: evaluation", each.evaluation, each.devices))
+    total = Cost()
+    for _, cost, _ in lines:
+        total += cost
+    hours = sum(cost.hours * devices for _, cost, devices in lines)
+    head = ["recipe", "tokens sampled", "hours", "device hours"]
+    head += ["cost"] if args.price is not None else []
+    body = [cells(name, cost, cost.hours * devices, args.price) for name, cost, devices in lines]
+    print_table([head, *body, cells("total", total, hours, args.price)])
+    for each in plans:
+        if not each.fits:
+            print(f"\n{each.config.name}: {DOES_NOT_FIT}")
+    counts = sorted({each.devices for each in plans})
+    print(
+        f"\nOne seed on {' or '.join(map(str, counts))} × {args.device}, one run after the other."
+    )
+    print_basis(list(dict.fromkeys(line for each in plans for line in each.basis)))
 
 
-def shape_of(config: "RunConfig", billions: float | None) -> tuple["Shape", str]:
-    """From the model's own configuration if it is here, otherwise from its size."""
-    import json
-    import re
-
-    from crt.errors import ConfigError
-
-    name = config.model.name
-    if name in PUBLISHED:
-        return shape_from(PUBLISHED[name]), "the model's published shape"
-    if name == "pocket":
-        from crt.pocket import path
-
-        name = str(path())
-    file = Path(name) / "config.json"
-    if file.is_file():
-        return shape_from(json.loads(file.read_text())), f"the model's shape: {file}"
-    said = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
-    size = billions or (float(said.group(1)) if said else None)
-    if size is None:
-        raise ConfigError(f"{name} is not here and its name does not tell its size: --billions.")
-    shape = typical(size * 1e9)
-    return shape, f"{size:g} B parameters by the name, in the shape usual for that size"
+def cells(name: str, cost: "Cost", device_hours: float, price: float | None) -> list[str]:
+    """One row of the table."""
+    row = [name, amount(cost.tokens), digits(cost.hours), digits(device_hours)]
+    return row if price is None else [*row, digits(device_hours * price)]
 
 
-def shape_from(model: dict) -> "Shape":
-    """The shape of a Hugging Face configuration; parameters counted as in Llama and Qwen2."""
-    from crt.estimate import Shape
+def print_scale(found: "Sequence[Place]") -> None:
+    """A row per model and number of devices, as Markdown."""
+    head = (
+        "model", "GPUs", "share a model", "GB in training", "GB in sampling", "hours sampling",
+        "hours training", "guard, cached", "guard, fresh", "hours in all, cached",
+    )  # fmt: skip
+    rows: list[Sequence[str]] = [head]
+    for place in found:
+        cached, fresh, plan = place.cached.estimate, place.fresh.estimate, place.cached
+        hours = digits(cached.total.hours)
+        rows.append([
+            place.name,
+            str(plan.devices),
+            str(plan.config.cluster.tensor_parallel),
+            digits(cached.training_gb),
+            digits(cached.sampling_gb),
+            digits((cached.policy + cached.validation).hours),
+            digits(cached.training.hours),
+            f"{digits(cached.guard.hours)} h ({cached.guard_share:.0%})",
+            f"{digits(fresh.guard.hours)} h ({fresh.guard_share:.0%})",
+            hours if plan.fits else f"({hours}) does not fit",
+        ])  # fmt: skip
+    print_table(rows)
+    basis = [line for place in found for line in place.cached.basis]
+    print_basis(list(dict.fromkeys(basis)))
 
-    layers, hidden = model["num_hidden_layers"], model["hidden_size"]
-    heads = model["num_attention_heads"]
-    size = model.get("head_dim") or hidden // heads
-    kv = (model.get("num_key_value_heads") or heads) * size
-    block = 2 * hidden * heads * size + 2 * hidden * kv + 3 * hidden * model["intermediate_size"]
-    tied = 1 if model.get("tie_word_embeddings") else 2
-    parameters = layers * block + tied * hidden * model["vocab_size"]
-    return Shape(parameters, layers, hidden, 2 * 2 * layers * kv, model["vocab_size"])
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Markdown; the first row is the head."""
+    head, *body = rows
+    for row in (head, ["---"] * len(head), *body):
+        print(f"| {' | '.join(row)} |")
 
 
-def typical(parameters: float) -> "Shape":
-    """A dense decoder with grouped queries: hidden ≈ 64 · layers, keys and values a quarter."""
-    from crt.estimate import Shape
-
-    layers = round((parameters / (12 * 64**2)) ** (1 / 3))
-    hidden = 64 * layers
-    return Shape(parameters, layers, hidden, 2 * 2 * layers * hidden / 4, 152_000)
+def print_basis(lines: Sequence[str]) -> None:
+    """What the figures rest on."""
+    print("\nRests on:")
+    for line in lines:
+        print(f"- {line}")
 
 
-def problems_of(config: "RunConfig") -> int:
-    """How many training problems there are; sizes of the known sets are known."""
-    known = {"gsm8k": 7473, "math": 7500}
-    total = 0
-    for name in config.data.train:
-        base, _, count = name.partition(":")
-        total += int(count) if count else known.get(base.partition("/")[0], 1000)
-    return total
+def digits(value: float) -> str:
+    """Three significant digits: 1,450, 64.6, 0.0123."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    from math import floor, log10
+
+    return f"{value:.{2 - floor(log10(abs(value)))}f}"
+
+
+def amount(count: float) -> str:
+    """A number of tokens or parameters: 646 million."""
+    for size, name in ((1e9, " billion"), (1e6, " million")):
+        if count >= size:
+            return digits(count / size) + name
+    return digits(count)
+
+
+def duration(hours: float) -> str:
+    """In hours, minutes or seconds, whichever is the largest that gives at least 1."""
+    if hours >= 1:
+        return f"{digits(hours)} h"
+    if hours * 60 >= 1:
+        return f"{digits(hours * 60)} min"
+    return f"{digits(hours * 3600)} s"

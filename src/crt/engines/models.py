@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from crt.engines.gguf import gguf_folder
 from crt.errors import EngineError
 from crt.files import checked_sum
 
@@ -129,8 +130,12 @@ def model_folder(name: str, revision: str | None = None) -> Path:
         return _folder(path(), "the pocket model is not in this installation")
     if Path(name).is_dir():
         return _folder(Path(name), "it holds no model")
+    if name.endswith(".gguf"):
+        return gguf_folder(Path(name))
     if not re.fullmatch(HUB_ID, name) or name.startswith("."):
-        raise EngineError(f"{name!r} is no folder, no hub id (owner/name) and not `pocket`.")
+        raise EngineError(
+            f"{name!r} is no folder, no .gguf file, no hub id (owner/name) and not `pocket`."
+        )
     return _from_hub(name, revision)
 
 

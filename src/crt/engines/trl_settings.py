@@ -5,12 +5,12 @@ from typing import Any
 
 from trl.trainer.grpo_config import GRPOConfig
 
-from crt import estimate
+from crt import plan
 from crt.config import RunConfig
 from crt.errors import ConfigError, did_you_mean
 
 LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
-MICRO_BATCH = {"cpu": 16, "cuda": estimate.MICRO_BATCH}  # 16: what fits into a core's cache
+MICRO_BATCH = {"cpu": 16, "cuda": plan.MICRO_BATCH}  # 16: what fits into a core's cache
 
 OURS = {  # settings of TRL that a recipe sets under its own names, or that the method fixes
     "advantage_estimator", "beta", "bf16", "data_seed", "epsilon", "fp16", "generation_batch_size",

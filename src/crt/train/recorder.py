@@ -19,7 +19,8 @@ from crt.train.states import FINISHED, finish, sums_of
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
 TRAINER_FILES = (
-    "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", STATE_FILE, FINISHED,
+    "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "pytorch_model",
+    STATE_FILE, FINISHED,
 )  # fmt: skip
 
 

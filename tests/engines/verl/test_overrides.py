@@ -189,6 +189,8 @@ def test_the_users_modules_come_first_and_once():
 
 def test_every_recipe_can_be_said_in_verls_words():
     for path in sorted(RECIPES.rglob("*.toml")):
+        if path.parent.name == "base":
+            continue  # what recipes share is no recipe
         recipe = load_recipe(path)
         course = Course(1, Shorten(), 1)
         assert words(training(recipe, path, Folder(path), course, MODEL))
