@@ -113,7 +113,7 @@ def primal_dual(place, two_stages) -> Run:
     """Asked to end after a few steps, then launched by hand with another rate for λ."""
     path = place["folder"] / "runs" / "primal_dual"
     method = 'method={type="primal_dual", multiplier_rate=1.0}'
-    changes = [method, "schedule.steps=8", "validation.final_rollouts=0"]
+    changes = [method, "schedule.steps=8", "validation.final_rollouts=0", "optim.kl=0.001"]
     words = [word for change in changes for word in ("--set", change)]
     recipe = str(HERE / "pocket.toml")
     first = crt(place, "train", recipe, "--out", str(path), *words)
@@ -142,6 +142,12 @@ def test_lambda_follows_its_formula(primal_dual):
         rate = 1.0 if now["step"] <= changed else 0.5
         violation = now["reference_accuracy"] - now["accuracy"]
         assert after["multiplier"] == pytest.approx(max(0.0, now["multiplier"] + rate * violation))
+
+
+def test_the_kl_is_to_the_base(primal_dual):
+    """verl's reference worker and its actor round alike: the first step has no distance."""
+    values = [row["kl"] for row in primal_dual.steps]
+    assert abs(values[0]) < 1e-6 and values[-1] > 1e-4
 
 
 def test_a_changed_setting_counts_and_is_told(primal_dual):
