@@ -127,7 +127,10 @@ def primal_dual(place, two_stages) -> Run:
     assert f"{rate}=1.0" in command and "trainer.resume_mode=resume_path" in command
     by_hand = command.replace(f"{rate}=1.0", f"{rate}=0.5")
     with (path / "by_hand.log").open("w") as log:
-        subprocess.run(by_hand, shell=True, check=True, env=place["environment"], stdout=log)
+        subprocess.run(
+            by_hand, shell=True, check=True, env=place["environment"], stdout=log,
+            cwd=place["folder"],
+        )  # fmt: skip
     told(crt(place, "train", "--resume", str(path)))
     return Run.open(path)
 
