@@ -1,0 +1,52 @@
+"""`crt` whose processes shard a model over gloo.
+
+accelerate shards models on accelerators alone. torch itself can do it on a CPU, so accelerate is
+told that every process has a GPU. All that follows is the real FSDP. With KILLED_AT in the
+environment every process ends itself with -9 in that step, before its row is written.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import accelerate.state
+from accelerate.utils import DistributedType
+
+_init = accelerate.state.PartialState.__init__
+
+
+def init(self, *args, **kwargs):
+    """The state of a process over gloo, called MULTI_GPU."""
+    _init(self, *args, **kwargs)
+    if self.distributed_type == DistributedType.MULTI_CPU:
+        self.distributed_type = DistributedType.MULTI_GPU
+
+
+accelerate.state.PartialState.__init__ = init
+
+from crt.cli import main  # noqa: E402
+from crt.engines.local import CRTTrainer  # noqa: E402
+
+TRAIN_TESTS = Path(__file__).parents[2] / "train"
+
+_train = CRTTrainer.train
+
+
+def train(self, *args, **kwargs):
+    """Says at the end how the model was held, for the test to read."""
+    try:
+        return _train(self, *args, **kwargs)
+    finally:
+        kinds = {f"{type(p).__name__} {p.dtype}" for p in self.model.parameters()}
+        print("held as", self._dist.fsdp_version, *sorted(kinds))
+
+
+CRTTrainer.train = train
+
+if __name__ == "__main__":
+    if "KILLED_AT" in os.environ:
+        sys.path.insert(0, str(TRAIN_TESTS))
+        from trained import MOMENTS
+
+        MOMENTS["before the row"](int(os.environ["KILLED_AT"]))
+    sys.exit(main(sys.argv[1:]))
