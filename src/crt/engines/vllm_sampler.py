@@ -72,11 +72,8 @@ class VllmSampler:
     def close(self) -> None:
         """Gives the GPU's memory back; the next call loads the engine again."""
         if self._engine is not None:
-            import torch
-
             self._engine = None
-            gc.collect()
-            torch.cuda.empty_cache()
+            free_memory()
 
     def _loaded(self) -> Any:
         if self._engine is None:
@@ -124,6 +121,21 @@ class TrainersVllm:
 
     def _stop(self, tokens: Sequence[int]) -> Any:
         return "eos" if tokens and tokens[-1] in self.ends else "length"
+
+
+def close_engine(trainer: "GRPOTrainer") -> None:
+    """Frees TRL's colocated engine, if it has one: the next stage loads its own."""
+    vars(trainer.vllm_generation).pop("llm", None)
+    free_memory()
+
+
+def free_memory() -> None:
+    """Frees engines that nothing uses. vLLM freezes Python's heap at its start, itself included."""
+    import torch
+
+    gc.unfreeze()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from crt.engines.ranks import Ranks
 from crt.engines.rollouts import FastRollouts, SamplingModel, VllmRollouts
 from crt.engines.samplers import InProcess, Sampler
 from crt.engines.trl_settings import settings
-from crt.engines.vllm_sampler import TrainersVllm
+from crt.engines.vllm_sampler import TrainersVllm, close_engine
 from crt.processes import at_signal
 from crt.run import STATE, Run
 from crt.tasks.prompts import Prompt
@@ -79,6 +79,8 @@ def fit(
     trainer = make_trainer(run, workshop, stage, material, recorder)
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    if trainer.use_vllm:
+        close_engine(trainer)
     if recorder.terminated:
         raise Interrupted
 
