@@ -99,6 +99,8 @@ class TrainersVllm:
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer
+        if self.sampling.temperature == 0 and copies > 1:  # vLLM refuses several greedy samples: all alike
+            return [group * copies for group in self(prompts, 1, seed)]
         if trainer.state.global_step != trainer._last_loaded_step:
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
@@ -124,8 +126,15 @@ class TrainersVllm:
 
 
 def close_engine(trainer: "GRPOTrainer") -> None:
-    """Frees TRL's colocated engine, if it has one: the next stage loads its own."""
-    vars(trainer.vllm_generation).pop("llm", None)
+    """Frees what the next stage needs for an engine of its own.
+
+    That is the memory of a colocated engine, or the port over which a server gets new weights.
+    """
+    generation: Any = trainer.vllm_generation
+    vars(generation).pop("llm", None)
+    client = getattr(generation, "vllm_client", None)  # one process has it, if there is a server
+    if client is not None:
+        client.close_communicator()
     free_memory()
 
 

@@ -25,8 +25,10 @@ def install(folder: Path) -> None:
 def register() -> None:
     """Called by vLLM before a model is loaded."""
     import vllm.model_executor.layers.utils as layers
+    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
     layers.dispatch_cpu_unquantized_gemm = plain
+    WeightTransferEngineFactory.register_engine("tcp", "tcp_weights", "TcpEngine")
 
 
 def plain(layer: torch.nn.Module, remove_weight: bool) -> None:

@@ -1,7 +1,7 @@
 """`crt` with TRL's vLLM on a CPU. A line of the file NOTES tells of every step and every sampling.
 
 STALE in the environment keeps new weights from vLLM. KILLED_AT ends the process with -9 in that
-step, before its row is written.
+step, before its row is written. SHARDED makes processes that shard the model over gloo.
 """
 
 import gc
@@ -12,6 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import tcp_weights
 import trl.generation.vllm_generation as trls
 
 from crt.cli import main
@@ -20,10 +21,14 @@ from crt.engines.local import CRTTrainer
 TRAIN_TESTS = Path(__file__).parents[2] / "train"
 LLM, Generation = trls.LLM, trls.VLLMGeneration
 _log, _generate = CRTTrainer.log, Generation.generate
+if "SHARDED" in os.environ:
+    import sharded  # noqa: F401
 models: list[Any] = []  # of vLLM, as weak references
 
 
 def note(**values: Any) -> None:
+    if os.environ.get("RANK", "0") != "0":
+        return
     with Path(os.environ["NOTES"]).open("a") as file:
         print(json.dumps(values), file=file)
 
@@ -56,6 +61,7 @@ def generate(self: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
     return output
 
 
+tcp_weights.use_in_trl()
 CRTTrainer.log, trls.LLM, Generation.generate = log, engine, generate
 if "STALE" in os.environ:
     Generation.sync_weights = lambda self: None
