@@ -99,7 +99,9 @@ class TrainersVllm:
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer
-        if self.sampling.temperature == 0 and copies > 1:  # vLLM refuses several greedy samples: all alike
+        if (
+            self.sampling.temperature == 0 and copies > 1
+        ):  # vLLM refuses several greedy samples: all alike
             return [group * copies for group in self(prompts, 1, seed)]
         if trainer.state.global_step != trainer._last_loaded_step:
             trainer.vllm_generation.sync_weights()

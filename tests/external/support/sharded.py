@@ -1,7 +1,7 @@
-"""`crt` whose processes shard a model over gloo.
+"""`crt` whose processes shard a model over gloo, by FSDP or DeepSpeed.
 
-accelerate shards models on accelerators alone. torch itself can do it on a CPU, so accelerate is
-told that every process has a GPU. All that follows is the real FSDP. With KILLED_AT in the
+accelerate uses FSDP on accelerators alone. torch itself can do it on a CPU, so accelerate is told
+that every process has a GPU. DeepSpeed needs nothing of the kind. With KILLED_AT in the
 environment every process ends itself with -9 in that step, before its row is written.
 """
 
@@ -37,8 +37,15 @@ def train(self, *args, **kwargs):
     try:
         return _train(self, *args, **kwargs)
     finally:
-        kinds = {f"{type(p).__name__} {p.dtype}" for p in self.model.parameters()}
-        print("held as", self._dist.fsdp_version, *sorted(kinds))
+        weights = list(self.model.parameters())
+        if self.is_deepspeed_enabled:
+            whole = all(weight.numel() for weight in weights)
+            how = (
+                f"ZeRO-{self.deepspeed.zero_optimization_stage()}, {'whole' if whole else 'shards'}"
+            )
+        else:
+            how = f"FSDP{self._dist.fsdp_version}, {type(weights[0]).__name__}"
+        print(f"held as {how}, {weights[0].dtype}")
 
 
 CRTTrainer.train = train
