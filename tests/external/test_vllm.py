@@ -11,6 +11,7 @@ from typing import Any
 
 import launch
 import pytest
+import zstandard
 from safetensors.torch import load_file
 
 from crt.engines.models import model_folder
@@ -149,6 +150,21 @@ def test_two_sharded_processes_and_a_server(environment, address, tmp_path, lora
     assert max(sharded.apart()) < ROUNDING
     if lora:
         assert_adapter_arrived(sharded)
+
+
+def test_eval_says_with_vllm_what_it_says_without(environment, tmp_path):
+    """`crt eval --engine vllm`, an engine of its own in processes of its own; greedy."""
+    words = ("--data", "pocket/validation:12", "--rollouts", "1", "--temperature", "0",
+             "--max-tokens", "200")  # fmt: skip
+    answers = []
+    for engine in ("vllm", "fast"):
+        out = ("--out", str(tmp_path / engine), "--engine", engine)
+        done = launch.run("vllm_crt", "eval", "pocket", *words, *out, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        with zstandard.open(tmp_path / engine / "rollouts.jsonl.zst", "rt") as file:
+            rows = list(map(json.loads, file))
+        answers.append({row["problem_id"]: (row["response"], row["tokens"]) for row in rows})
+    assert len(answers[0]) == 12 and answers[0] == answers[1]
 
 
 def assert_adapter_arrived(adapter: Trained) -> None:

@@ -3,11 +3,13 @@
 import gc
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crt.engines.models import ModelFiles
 from crt.engines.sampler import Sample
 from crt.engines.samplers import Sampling, own_seeds
+from crt.files import read_json
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -79,6 +81,8 @@ class VllmSampler:
         if self._engine is None:
             from vllm import LLM  # pyright: ignore[reportMissingImports]
 
+            if self.options["dtype"] == "auto":
+                self.options["dtype"] = own_dtype(self.files.folder)
             self._engine = LLM(str(self.files.folder), **self.options)
         return self._engine
 
@@ -125,6 +129,13 @@ class TrainersVllm:
 
     def _stop(self, tokens: Sequence[int]) -> Any:
         return "eos" if tokens and tokens[-1] in self.ends else "length"
+
+
+def own_dtype(folder: Path) -> str:
+    """The dtype that the model was saved for; by itself vLLM makes bfloat16 of float32."""
+    path = folder / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    return config.get("dtype") or config.get("torch_dtype") or "auto"
 
 
 def close_engine(trainer: "GRPOTrainer") -> None:

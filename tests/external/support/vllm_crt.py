@@ -9,11 +9,13 @@ import json
 import os
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tcp_weights
 import trl.generation.vllm_generation as trls
+import vllm
 
 from crt.cli import main
 from crt.engines.local import CRTTrainer
@@ -63,6 +65,7 @@ def generate(self: Any, prompts: Any, *args: Any, **kwargs: Any) -> Any:
 
 tcp_weights.use_in_trl()
 CRTTrainer.log, trls.LLM, Generation.generate = log, engine, generate
+vllm.LLM = partial(LLM, enforce_eager=True)  # an engine of our own: the reference, crt eval
 if "STALE" in os.environ:
     Generation.sync_weights = lambda self: None
 
