@@ -21,15 +21,14 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from trl.kernels import ChunkedLogProbFunction
 
-from crt.engines import sampler
-from crt.engines.denormals import denormals_flushed
-from crt.engines.logprobs import logprobs_and_entropies
-from crt.engines.models import load_model
-from crt.engines.padding import left_aligned
-from crt.engines.sampler import Sample, left_padded
-from crt.tasks.datasets import load
-from crt.tasks.messages import PromptSettings
-from crt.tasks.prompts import prepare, render
+from crt.data.datasets import load
+from crt.data.prompts import PromptSettings, prepare, render
+from crt.sampling import hf as sampler
+from crt.sampling.denormals import denormals_flushed
+from crt.sampling.hf import Sample, left_padded
+from crt.sampling.models import load_model
+from crt.training.trl.logprobs import logprobs_and_entropies
+from crt.training.trl.micro_batches import left_aligned
 
 CAP = 256
 TILE = 32768  # columns of TRL's tiles

@@ -19,8 +19,8 @@ from typing import Any
 from grader_hostile import corpus
 from grader_variants import near_misses, rephrasings
 
-from crt.tasks.extract import extract
-from crt.tasks.grade import GRADER_VERSION, Grader, Item
+from crt.grading.extract import extract
+from crt.grading.grader import GRADER_VERSION, Grader, Item
 from crt.types import Verdict
 
 Record = dict[str, Any]

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from crt.core.metrics import zip_ratio
+from crt.algorithm.metrics import zip_ratio
 from crt.evaluate.records import Record
 from crt.evaluate.store import opened
 from crt.types import Verdict

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from validation import DIFFERS, HARDNESS, drawn, shifts
 
-from crt.core.batch import Batch, batch_of
-from crt.core.objectives import Refine, Shorten
-from crt.core.signal import signal
-from crt.engines.tabular import make_base
+from crt.algorithm.batch import Batch, batch_of
+from crt.algorithm.objectives import Refine, Shorten
+from crt.algorithm.step import signal
+from crt.algorithm.tabular import make_base
+from crt.data.datasets import load_mixture
 from crt.run import Run
-from crt.tasks.datasets import load_mixture
-from crt.train.reference import Store
+from crt.training.reference import Store
 from crt.types import Rollout, Verdict
 
 Array = NDArray[np.float64]

@@ -1,6 +1,7 @@
-"""Requests and tokens a second with 1, 8 and 64 clients, against one request at a time.
+"""Requests and tokens per second with 1, 8 and 64 clients, against one request at a time.
 
     python benchmarks/serving.py runs/demo --rounds 4 --repeats 3
+    python benchmarks/serving.py --server 9102 PID FOLDER     a server that is there, on this port
 
 Starts `crt serve` on loopback twice, with a single place and with continuous batching, and sends
 the same questions with the same seeds to both, in turns: every repeat measures one request at a
@@ -28,6 +29,8 @@ import psutil
 
 CLIENTS = (1, 8, 64)
 MOST_SECONDS = 900.0  # for one measurement
+INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 256}
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,8 @@ def server(family: Path, places: int) -> Iterator[tuple[str, psutil.Process]]:
 async def ask(client: httpx.AsyncClient, name: str, question: str, seed: int) -> tuple[int, float]:
     """Tokens of one answer, and how long it took."""
     begun = time.monotonic()
-    body = {
-        "model": name,
-        "messages": [{"role": "user", "content": question}],
-        "measured_prompt": True,
-        "seed": seed,
-    }
+    messages = [{"role": "user", "content": f"{question}{INSTRUCTION}"}]
+    body = {"model": name, "messages": messages, "seed": seed, **SAMPLING}
     told = await client.post("/v1/chat/completions", json=body)
     told.raise_for_status()
     return told.json()["usage"]["completion_tokens"], time.monotonic() - begun
@@ -150,15 +149,36 @@ def measure(
     )
 
 
+def measure_server(port: int, pid: int, name: str) -> None:
+    """A server that is there, with 1, 8 and 64 clients."""
+    from crt.data.datasets import load as load_data
+
+    questions = [problem.question for problem in load_data("pocket/test:128").problems]
+    url, process = f"http://127.0.0.1:{port}", psutil.Process(pid)
+    asyncio.run(load(url, name, questions[:4], 4))  # so that everything is warm
+    one = measure(url, process, name, questions[:8], 1)
+    for clients in CLIENTS:
+        found = measure(url, process, name, questions[: max(8, 2 * clients)], clients)
+        print(
+            f"{clients} clients: {found.speed:,.0f} tokens/s ({found.speed / one.speed:.1f}), "
+            f"{found.thrift:,.0f} tokens/CPU s ({found.thrift / one.thrift:.1f}), "
+            f"slowest {found.slowest:.1f} s, {process.memory_info().rss >> 20} MB"
+        )
+
+
 def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("family", type=Path, help="a run with family.json, or the file")
+    parser.add_argument("family", type=Path, nargs="?", help="a run with family.json, or the file")
+    parser.add_argument("--server", nargs=3, metavar=("PORT", "PID", "MODEL"))
     parser.add_argument("--level", default="full")
     parser.add_argument("--rounds", type=int, default=4, help="requests a client, about")
     parser.add_argument("--repeats", type=int, default=3, help="how often all is measured")
     parser.add_argument("--places", type=int, default=64)
     args = parser.parse_args()
+    if args.server:
+        measure_server(int(args.server[0]), int(args.server[1]), args.server[2])
+        return
     file = args.family / "family.json" if args.family.is_dir() else args.family
     family = json.loads(file.read_text())
     asked = [example["question"] for example in family["examples"]]

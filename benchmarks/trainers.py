@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crt.engines.quiet import quiet
+from crt.training.quiet import quiet
 
 quiet()
 
@@ -14,18 +14,21 @@ import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
-from crt.core.objectives import Shorten  # noqa: E402
-from crt.engines.local import CRTTrainer  # noqa: E402
-from crt.engines.models import load_model  # noqa: E402
-from crt.engines.policy import Policy, response_text  # noqa: E402
-from crt.engines.rollouts import FastRollouts  # noqa: E402
-from crt.engines.samplers import InProcess, Sampling  # noqa: E402
-from crt.engines.trl_settings import MICRO_BATCH  # noqa: E402
-from crt.tasks.datasets import load  # noqa: E402
-from crt.tasks.grade import Grader, item_of  # noqa: E402
-from crt.tasks.messages import PromptSettings  # noqa: E402
-from crt.tasks.prompts import prepare, render  # noqa: E402
-from crt.train.reference import Reference, Store  # noqa: E402
+from crt.algorithm.objectives import Shorten  # noqa: E402
+from crt.data.datasets import load  # noqa: E402
+from crt.data.prompts import (  # noqa: E402
+    PromptSettings,
+    prepare,
+    render,
+)
+from crt.grading.grader import Grader, item_of  # noqa: E402
+from crt.sampling.base import InProcess, Sampling  # noqa: E402
+from crt.sampling.models import load_model  # noqa: E402
+from crt.sampling.policy import Policy, response_text  # noqa: E402
+from crt.training.reference import Reference, Store  # noqa: E402
+from crt.training.trl.config import MICRO_BATCH  # noqa: E402
+from crt.training.trl.rollouts import FastRollouts  # noqa: E402
+from crt.training.trl.trainer import CRTTrainer  # noqa: E402
 
 
 @dataclass(frozen=True)

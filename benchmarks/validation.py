@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crt.core.batch import Batch
-from crt.core.feasible import Candidate, shortest_feasible
-from crt.core.guard import paired_gap, slack_of
+from crt.algorithm.batch import Batch
+from crt.algorithm.guard import paired_gap, slack_of
+from crt.algorithm.two_stage import Candidate, shortest_feasible
 
 Array = NDArray[np.float64]
 

@@ -51,7 +51,9 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_importing_the_core_loads_no_torch():
-    loaded = loaded_after("import crt.core.signal, crt.core.methods, crt.core.intervals")
+    loaded = loaded_after(
+        "import crt.algorithm.step, crt.algorithm.registry, crt.algorithm.statistics"
+    )
     assert "numpy" in loaded
     assert not loaded & {"torch", "transformers", "pydantic", "sympy", "rich"}
 

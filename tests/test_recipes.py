@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from crt.algorithm.objectives import PrimalDual, Shorten
+from crt.algorithm.registry import METHODS, TwoStage
 from crt.config import RunConfig
-from crt.core.methods import METHODS, TwoStage
-from crt.core.objectives import PrimalDual, Shorten
 from crt.errors import ConfigError
 from crt.recipes import config_of, load_recipe
 from crt.words import as_toml, what_would_run

@@ -43,7 +43,7 @@ def test_no_source_can_run_what_it_reads(path):
 
 
 def test_code_of_a_model_runs_only_when_asked():
-    from crt.engines.models import load_model, load_tokenizer, model_files, with_weights
+    from crt.sampling.models import load_model, load_tokenizer, model_files, with_weights
 
     assert ModelConfig(name="pocket").trust_remote_code is False
     for function in (load_model, model_files, load_tokenizer, with_weights):

@@ -9,12 +9,11 @@ from harness.results import Row, compared
 from harness.timing import interleaved
 
 from crt.config import EvaluationConfig, ModelConfig
+from crt.data.datasets import load as load_data
+from crt.data.prompts import PromptSettings, prepare, render
 from crt.evaluate.evaluation import Plan, evaluate
 from crt.pocket import path
 from crt.pocket.load import load
-from crt.tasks.datasets import load as load_data
-from crt.tasks.messages import PromptSettings
-from crt.tasks.prompts import prepare, render
 
 from . import Setting
 from .grading import taken_for_right

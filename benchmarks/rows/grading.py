@@ -12,7 +12,7 @@ from harness.results import Row, compared
 from harness.timing import Contender, interleaved
 from made_up_answers import records
 
-from crt.tasks.grade import Grader, Item
+from crt.grading.grader import Grader, Item
 
 from . import Setting
 

@@ -17,7 +17,7 @@ from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.utils import logging
 from vllm_contender import Vllm, vllm_python
 
-from crt.engines.sampler import sample
+from crt.sampling.hf import sample
 
 from . import OTHERS, SHAPES, SIZES, Setting
 

@@ -9,11 +9,11 @@ from harness.results import Row, compared
 from harness.timing import Contender, interleaved
 from serving import load, server
 
-from crt.engines.models import weights_hash
+from crt.data.datasets import load as load_data
 from crt.files import write_json
+from crt.levels.family import FORMAT
 from crt.pocket import path
-from crt.serve.family import FORMAT
-from crt.tasks.datasets import load as load_data
+from crt.sampling.models import weights_hash
 from crt.version import __version__
 
 from . import Setting

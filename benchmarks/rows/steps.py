@@ -8,7 +8,7 @@ from harness.results import Row, compared
 from harness.timing import Contender, Timing, Timings, interleaved
 from trainers import Clocked, Size, Trainers, use_threads
 
-from crt.tasks.grade import Grader
+from crt.grading.grader import Grader
 
 from . import Setting
 

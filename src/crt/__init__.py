@@ -10,13 +10,11 @@ from crt.version import __version__
 TYPE_CHECKING = False  # true to type checkers; importing `typing` would double the time this takes
 
 if TYPE_CHECKING:
-    from crt.config import RunConfig
-    from crt.core.advantage import advantages
-    from crt.core.batch import Batch, batch_of
-    from crt.core.intervals import Certificate, Interval, bootstrap, mean_interval, non_inferiority
-    from crt.core.length import normalised_length
-    from crt.core.metrics import AES1, AES2, aes, transitions, zip_ratio, zip_ratios
-    from crt.core.objectives import (
+    from crt.algorithm.advantages import advantages
+    from crt.algorithm.batch import Batch, batch_of
+    from crt.algorithm.length import normalised_length
+    from crt.algorithm.metrics import AES1, AES2, aes, transitions, zip_ratio, zip_ratios
+    from crt.algorithm.objectives import (
         AccuracyOnly,
         Decision,
         LengthOnly,
@@ -24,29 +22,38 @@ if TYPE_CHECKING:
         PrimalDual,
         Refine,
         Shorten,
+        state_of,
+        with_state,
     )
-    from crt.core.saturation import Saturation
-    from crt.core.signal import Signal, signal
-    from crt.core.state import state_of, with_state
-    from crt.engines.local import CRTTrainer
+    from crt.algorithm.statistics import (
+        Certificate,
+        Interval,
+        bootstrap,
+        mean_interval,
+        non_inferiority,
+    )
+    from crt.algorithm.step import Signal, signal
+    from crt.algorithm.two_stage import Saturation
+    from crt.config import RunConfig
     from crt.errors import ConfigError, CrtError, DataError, EngineError, GradingError
     from crt.recipes import load_recipe
+    from crt.training.trl.trainer import CRTTrainer
     from crt.types import Problem, Rollout, Verdict
 
 _HOME = {
     "crt.config": ("RunConfig",),
-    "crt.core.advantage": ("advantages",),
-    "crt.core.batch": ("Batch", "batch_of"),
-    "crt.core.intervals": (
+    "crt.algorithm.advantages": ("advantages",),
+    "crt.algorithm.batch": ("Batch", "batch_of"),
+    "crt.algorithm.statistics": (
         "Certificate",
         "Interval",
         "bootstrap",
         "mean_interval",
         "non_inferiority",
     ),
-    "crt.core.length": ("normalised_length",),
-    "crt.core.metrics": ("AES1", "AES2", "aes", "transitions", "zip_ratio", "zip_ratios"),
-    "crt.core.objectives": (
+    "crt.algorithm.length": ("normalised_length",),
+    "crt.algorithm.metrics": ("AES1", "AES2", "aes", "transitions", "zip_ratio", "zip_ratios"),
+    "crt.algorithm.objectives": (
         "AccuracyOnly",
         "Decision",
         "LengthOnly",
@@ -54,11 +61,12 @@ _HOME = {
         "PrimalDual",
         "Refine",
         "Shorten",
+        "state_of",
+        "with_state",
     ),
-    "crt.core.saturation": ("Saturation",),
-    "crt.core.signal": ("Signal", "signal"),
-    "crt.core.state": ("state_of", "with_state"),
-    "crt.engines.local": ("CRTTrainer",),
+    "crt.algorithm.two_stage": ("Saturation",),
+    "crt.algorithm.step": ("Signal", "signal"),
+    "crt.training.trl.trainer": ("CRTTrainer",),
     "crt.errors": ("ConfigError", "CrtError", "DataError", "EngineError", "GradingError"),
     "crt.recipes": ("load_recipe",),
     "crt.types": ("Problem", "Rollout", "Verdict"),

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
-from crt.core.advantage import Estimator
-from crt.core.batch import TruncatedAs
-from crt.core.budgets import budget_styles
-from crt.core.methods import METHODS, Method, TwoStage, name_of
-from crt.core.state import Dataclass, setting_fields
+from crt.algorithm.advantages import Estimator
+from crt.algorithm.batch import TruncatedAs
+from crt.algorithm.objectives import Dataclass, setting_fields
+from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
+from crt.algorithm.two_stage import TwoStage
+from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
 from crt.settings import read_dataclass
-from crt.tasks.messages import PromptSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +40,7 @@ class ModelConfig(Part):
     """The model to shorten; it is also the frozen reference."""
 
     name: Text
-    """A hub id, a folder, or `pocket`, the model inside the package."""
+    """A hub id, a folder, a `.gguf` file, or `pocket`, the model inside the package."""
     revision: Text | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     trust_remote_code: bool = False

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.methods import TwoStage
+from crt.data import datasets, sources
 from crt.errors import ConfigError, did_you_mean
-from crt.tasks import datasets, readers
 
 # ---- Hardware and models
 
@@ -165,14 +165,14 @@ def count_problems(names: Iterable[str], split: str, folder: str | None) -> tupl
 
 def _count(name: str, split: str, folder: str | None) -> tuple[int, str]:
     wanted = datasets.parse(name, None if datasets.names_split(name) else split)
-    dataset = datasets.describe(wanted)
+    dataset = datasets.find_dataset(wanted)
     if wanted.count is not None:
         return wanted.count, "the recipe's"
     if dataset.generator:
         return datasets.POCKET_COUNT, "as many as are made"
     path = datasets.local_file(wanted, dataset, datasets.data_folder(folder))
     if path is not None:
-        return sum(1 for _ in readers.rows(path)), "counted"
+        return sum(1 for _ in sources.read_file(path)), "counted"
     published = SIZES.get(wanted.name, {}).get(wanted.split)
     if published is not None:
         return published, "published"

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from crt.core.methods import METHODS
-from crt.core.state import setting_fields
+from crt.algorithm.objectives import setting_fields
+from crt.algorithm.registry import METHODS
 from crt.errors import did_you_mean
 
 T = TypeVar("T")

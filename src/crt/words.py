@@ -4,10 +4,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from crt.algorithm.objectives import (
+    AccuracyOnly,
+    LengthOnly,
+    PrimalDual,
+    Refine,
+    Shorten,
+    setting_fields,
+)
+from crt.algorithm.registry import Method
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
-from crt.core.methods import Method, TwoStage
-from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Refine, Shorten
-from crt.core.state import setting_fields
 
 
 def what_would_run(config: RunConfig) -> list[str]:

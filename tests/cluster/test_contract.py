@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from crt.core.objectives import PrimalDual, Refine, Shorten
-from crt.engines.verl.folder import Folder
-from crt.engines.verl.overrides import Course, Model, sampling, training
-from crt.engines.verl.sampler import composed
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.recipes import load_recipe
+from crt.training.verl.folder import Folder
+from crt.training.verl.overrides import Course, Model, sampling, training
+from crt.training.verl.sampler import composed
 
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
@@ -28,7 +28,7 @@ def test_verl_knows_every_override(objective):
     assert found.actor_rollout_ref.rollout.n == 16 and found.crt.ends == [7, 9]
     assert found.actor_rollout_ref.actor.optim.lr == config.optim.learning_rate
     assert found.trainer.resume_from_path == str(saved)
-    assert found.reward.reward_manager.module.path == "pkg://crt.engines.verl.reward"
+    assert found.reward.reward_manager.module.path == "pkg://crt.training.verl.reward"
 
 
 def test_verl_knows_every_override_of_the_sampler():
@@ -55,6 +55,6 @@ def test_the_trainers_hooks_have_these_signatures():
 def test_the_plugin_is_registered_under_its_name():
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    import crt.train.cluster_plugin as plugin
+    import crt.training.verl.plugin as plugin
 
     assert get_trainer_cls("crt") is plugin.RunTrainer

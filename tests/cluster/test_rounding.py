@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from crt import pocket
-from crt.engines.models import load_model
-from crt.tasks.datasets import load
-from crt.tasks.messages import PromptSettings
-from crt.tasks.prompts import prepare, render
+from crt.data.datasets import load
+from crt.data.prompts import PromptSettings, prepare, render
+from crt.sampling.models import load_model
 
 pytest.importorskip("vllm", reason="make test-cluster makes the environment for this")
 

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from crt.cli import main
+from tests.support.files import write_jsonl
 
 
 @pytest.fixture
@@ -11,13 +12,9 @@ def folder(tmp_path, monkeypatch):
     sums = [{"id": f"q{i}", "question": f"What is {i}+1?", "answer": str(i + 1)} for i in range(4)]
     made = tmp_path / "data"
     made.mkdir()
-    write(made / "gsm8k_train.jsonl", sums)
-    write(made / "amc23.jsonl", [{"id": "a", "question": "what is  1+1?", "answer": "3"}])
+    write_jsonl(made / "gsm8k_train.jsonl", sums)
+    write_jsonl(made / "amc23.jsonl", [{"id": "a", "question": "what is  1+1?", "answer": "3"}])
     return made
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def data(*words):
@@ -54,7 +51,7 @@ def test_check_of_clean_data_is_quiet(folder, capsys):
 
 def test_export_can_be_read_again(folder, tmp_path, capsys):
     choice = {"id": "s", "stem": "1+1?", "options": ["(A)1", "(B)2"], "answer": "B"}
-    write(folder / "sat_math.jsonl", [choice])
+    write_jsonl(folder / "sat_math.jsonl", [choice])
     out = tmp_path / "sat.jsonl"
     assert data("export", "sat_math", "--out", out, "--folder", folder) == 0
     again = tmp_path / "again.jsonl"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crt.cli import main
+from tests.support.files import write_jsonl
 
 RIGHT = {"id": "a", "response": r"<think>hm</think> \boxed{\frac12}", "answer": 0.5, "rollout": 3}
 WRONG = {"id": "b", "response": r"\boxed{7}", "answer": "8"}
@@ -15,9 +16,7 @@ CUT = {"id": "c", "response": "<think> it is", "answer": "8", "prompt": "long" *
 
 
 def jsonl(path: Path, *records: object) -> str:
-    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+    return str(write_jsonl(path, records))
 
 
 def rows(text: str) -> list[dict[str, object]]:
@@ -72,6 +71,46 @@ def test_a_line_brings_options_tolerance_question_and_thinking(
     assert verdicts == ["correct", "correct", "correct", "no_answer"]
 
 
+CAPITALS = {
+    "a letter": {"options": ["Paris", "Rome"], "answer": "B"},
+    "an index": {"options": ["Paris", "Rome"], "answer": 1},
+    "choices": {"choices": ["Paris", "Rome"], "answer": 1},
+    "labels": {"choices": "A) Paris B) Rome", "answer": "(b)"},
+    "words": {"options": ["Paris", "Rome"], "answer": "Rome"},
+}
+
+
+@pytest.mark.parametrize("written", CAPITALS)
+def test_choices_are_read_as_the_data_loader_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    gold = {"question": "Italy's capital?", **CAPITALS[written]}
+    assert main(["data", "show", jsonl(tmp_path / "data.jsonl", {"id": "p", **gold})]) == 0
+    assert "(A) Paris\n(B) Rome\nanswer: B\n" in capsys.readouterr().out
+
+    predictions = ["B", "Rome", "(B) Rome", "A", "Paris", "1"]
+    responses = [{"id": "p", "response": rf"\boxed{{{prediction}}}"} for prediction in predictions]
+    graded = jsonl(tmp_path / "in.jsonl", *({**gold, **response} for response in responses))
+    assert main(["grade", graded]) == 0
+    verdicts = [row["verdict"] for row in rows(capsys.readouterr().out)]
+    assert verdicts == ["correct"] * 3 + ["wrong"] * 3
+
+    scored = jsonl(tmp_path / "responses.jsonl", *responses)
+    assert main(["score", scored, "--data", str(tmp_path / "data.jsonl"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sets"]["data"]["acc"]["value"] == 50.0  # 3 of 6
+
+
+def test_an_empty_list_of_options_is_no_multiple_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"question": "1+1?", "response": r"\boxed{2}", "answer": 2, "options": []}
+    source = jsonl(tmp_path / "in.jsonl", line)
+    assert main(["data", "show", source]) == 0
+    assert "1+1?\nanswer: 2\n" in capsys.readouterr().out
+    assert main(["grade", source]) == 0
+    assert rows(capsys.readouterr().out)[0]["verdict"] == "correct"
+
+
 def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,11 +123,13 @@ def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
     [
         ("{bad", "it is not JSON"),
         ("[1]", "it is a list, not an object"),
+        ('{"response": "5", "answer": ' + "9" * 5000 + "}", "it is not JSON (Exceeds the limit"),
         ('{"answer": "5"}', "it has no 'response'"),
         ('{"response": "5"}', "it has no 'answer'"),
         ('{"response": null, "answer": "5"}', "its 'response' is None, not a text"),
         ('{"response": "5", "answer": true}', "its 'answer' is True"),
-        ('{"response": "5", "answer": "5", "options": "AB"}', "its 'options' are 'AB'"),
+        ('{"response": "5", "answer": "5", "options": "AB"}', "options 'AB' are not a list"),
+        ('{"response": "5", "answer": "E", "options": ["1", "2"]}', "answer 'E' is not a letter"),
         ('{"response": "5", "answer": "5", "tolerance": -1}', "its 'tolerance' is -1"),
         ('{"response": "5", "answer": "5", "tolerance": NaN}', "its 'tolerance' is nan"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from crt.engines.drawing import choose, draw, nucleus
+from crt.sampling.token_choice import choose, draw, nucleus
 
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it():

@@ -15,16 +15,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig
 
-from crt.core.batch import Batch
-from crt.core.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
-from crt.core.signal import signal
-from crt.engines import local, logprobs
-from crt.engines.local import CRTTrainer
-from crt.engines.logprobs import fits
-from crt.engines.padding import left_aligned, packed, said_once
-from crt.engines.rollouts import FastRollouts
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
+from crt.algorithm.step import signal
+from crt.data.prompts import Prompt
 from crt.errors import ConfigError
-from crt.tasks.prompts import Prompt
+from crt.training.trl import logprobs
+from crt.training.trl import trainer as local
+from crt.training.trl.logprobs import fits
+from crt.training.trl.micro_batches import left_aligned, packed, said_once
+from crt.training.trl.rollouts import FastRollouts
+from crt.training.trl.trainer import CRTTrainer
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 

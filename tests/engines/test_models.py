@@ -14,8 +14,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from crt.engines.models import base_of, cache_bytes, load_model, weights_hash
 from crt.errors import EngineError
+from crt.sampling.models import base_of, cache_bytes, load_model, weights_hash
 
 SHAPE = {
     "vocab_size": 8,
@@ -113,8 +113,8 @@ def refused(name, told, **settings):
 def test_no_such_model(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     refused(tmp_path, "has no config.json")
-    refused("no such model", "is no folder, no hub id")
-    refused("./nothing/here", "is no folder, no hub id")
+    refused("no such model", "is no folder, no .gguf file, no hub id")
+    refused("./nothing/here", "is no folder, no .gguf file, no hub id")
 
 
 def test_pickled_weights_are_refused(folder):

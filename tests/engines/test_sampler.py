@@ -7,11 +7,12 @@ import torch
 from small import END, WORDS, gpt2, latent, lively, llama, qwen, qwen3, seeded, sliding
 from transformers import PreTrainedModel
 
-from crt.engines import reading, shared_prompt
-from crt.engines.attention import is_plain
-from crt.engines.sampler import Sample, parted, sample
-from crt.engines.shared_prompt import seats_of
 from crt.errors import EngineError
+from crt.sampling import kv_cache as shared_prompt
+from crt.sampling import reading
+from crt.sampling.attention import is_plain
+from crt.sampling.hf import Sample, parted, sample
+from crt.sampling.kv_cache import seats_of
 
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
 MAKERS = [qwen, qwen3, sliding, llama, gpt2, latent]

@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from crt.engines.models import ModelFiles
-from crt.engines.rollouts import VllmRollouts
-from crt.engines.sampler import Sample
-from crt.engines.samplers import MOST_ROWS, InProcess, Sampling, choose_engine
-from crt.engines.vllm_sampler import TrainersVllm, VllmSampler
+from crt.data.prompts import Prompt
 from crt.errors import ConfigError
-from crt.tasks.prompts import Prompt
+from crt.sampling.base import MOST_ROWS, InProcess, Sampling, choose_engine
+from crt.sampling.hf import Sample
+from crt.sampling.models import ModelFiles
+from crt.sampling.vllm import TrainersVllm, VllmSampler
+from crt.training.trl.rollouts import VllmRollouts
 
 END = 1
 PROMPTS = [[5, 6], [7, 8, 9], [4]]
@@ -98,7 +98,7 @@ def test_rows_fit_the_memory_for_keys_and_values(model, monkeypatch):
     sampler = InProcess(model, [END], Sampling(max_tokens=90))
     assert sampler.rows(10) == MOST_ROWS
     # keys and values of 8 float32 each: 64 bytes a position, 100 positions a row
-    monkeypatch.setattr("crt.engines.samplers.CACHE_BYTES", 64 * 100 * 7)
+    monkeypatch.setattr("crt.sampling.base.CACHE_BYTES", 64 * 100 * 7)
     assert sampler.rows(10) == 7
 
 

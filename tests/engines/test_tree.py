@@ -4,8 +4,8 @@ import pytest
 import torch
 from small import END, gpt2, latent, lively, llama, qwen, seeded
 
-from crt.engines.logprobs import logprobs_and_entropies, shares
-from crt.engines.tree import parts_of, tree_of
+from crt.training.trl.logprobs import logprobs_and_entropies, shares
+from crt.training.trl.prefix_tree import parts_of, tree_of
 
 ROWS = [
     [3, 4, 5, 6, 7, END],

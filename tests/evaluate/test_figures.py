@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from crt.core.intervals import bootstrap
-from crt.core.pass_at_k import pass_at_k
+from crt.algorithm.statistics import bootstrap, pass_at_k
 from crt.evaluate.figures import acc_bounds, all_figures, figures, powers, warnings
 from crt.evaluate.records import Record
 from crt.evaluate.strata import interval, same

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from crt.config import EvaluationConfig, ModelConfig
-from crt.engines.samplers import choose_engine
+from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, EngineError
 from crt.evaluate import evaluate
 from crt.evaluate.local import fitting_cap, local
 from crt.evaluate.sampling import plan
 from crt.evaluate.sets import load_sets
-from crt.tasks.messages import PromptSettings
+from crt.sampling.base import choose_engine
 
 
 @pytest.fixture
@@ -110,5 +110,5 @@ def test_the_engine_is_chosen(tiny, sets):
 
 
 def test_no_such_model_is_one_sentence(problems, tmp_path):
-    with pytest.raises(EngineError, match="is no folder, no hub id"):
+    with pytest.raises(EngineError, match=r"is no folder, no \.gguf file, no hub id"):
         evaluate("no model", [str(problems)], tmp_path / "out")

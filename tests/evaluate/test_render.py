@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from crt.core.intervals import Interval
+from crt.algorithm.statistics import Interval
 from crt.evaluate import render
 from crt.evaluate.columns import Column, Entry
 from crt.evaluate.tables import Cell, Table, paper_tables

@@ -1,10 +1,9 @@
 """Against the base: paired, with counts, certificates and honest gaps."""
 
-import numpy as np
 import pytest
 
 from crt.evaluate.tally import Count, tallies
-from crt.evaluate.versus import all_versus, macro_certificate, versus
+from crt.evaluate.versus import all_versus, uncertifiable, versus
 
 
 def tally(rows, data="a"):
@@ -74,24 +73,32 @@ def test_a_base_that_solves_nothing_has_no_score():
     assert versus([(some, nothing)]).aes1 is None
 
 
-def test_the_macro_certificate_by_hand():
-    one = np.array([0.1, -0.1, 0.2, 0.0])  # mean 0.05, variance 0.05/3
-    two = np.array([0.0, 0.1])  # mean 0.05, variance 0.005
-    # variance of the average of both means: (0.05/3/4 + 0.005/2)/4 = 1/600
-    # degrees: (1/600)² / ((0.05/48)²/3 + (0.005/8)²/1) = 3.69, so 3; t(0.95, 3) = 2.3534
-    found = macro_certificate([one, two], 0.05)
-    assert found.difference == pytest.approx(0.05)
-    assert found.lower_bound == pytest.approx(0.05 - 2.3534 * (1 / 600) ** 0.5, abs=1e-3)
-    assert not found.held  # −0.046 is above −0.05, but six problems are too few
-
-
-def test_the_certificate_holds_when_the_data_show_it():
-    same = {f"p{i}": (i % 5, 100) for i in range(40)}
+def test_the_certificate_passes_when_the_data_show_it():
+    same = {f"p{i}": (i % 5, 100) for i in range(300)}
     found = versus([(tally(same), tally(same))])
-    assert found.certificate is not None and found.certificate.held
+    assert found.certificate is not None and found.certificate.passed
+    assert found.as_json()["certificate"]["held"] is True  # the key that files have
     worse = {p: (max(0, c - 1), t) for p, (c, t) in same.items()}
     lost = versus([(tally(worse), tally(same))])
-    assert lost.certificate is not None and not lost.certificate.held
+    assert lost.certificate is not None and not lost.certificate.passed
+
+
+def test_the_certificate_of_an_average_rests_on_every_set():
+    # 300 problems without a difference are enough, 30 beside them are not: −1/31 of one set alone
+    many = tally({f"p{i}": (4, 100) for i in range(300)}, "gsm8k")
+    few = tally({f"p{i}": (4, 100) for i in range(30)}, "math500")
+    found = versus([(many, many), (few, few)]).certificate
+    assert found is not None and not found.passed and found.problems == 330
+    assert found.difference == 0 and found.lower_bound < -0.03
+    # the harmonic mean of 300 and 30 is 54.5; 299 are needed: 330 · 299 / 54.5
+    assert found.needed == pytest.approx(330 * 299 / (600 / 11), abs=1)
+
+
+def test_too_few_problems_are_named_before_anything_is_sampled():
+    (sentence,) = uncertifiable({"aime24": 30, "gsm8k": 1319}, rollouts=16)
+    assert "aime24 (30)" in sentence and "gsm8k" not in sentence
+    assert "299 problems" in sentence and "16 rollouts" in sentence
+    assert uncertifiable({"gsm8k": 299}, rollouts=16) == []
 
 
 def test_macro_counts_are_pooled_and_averages_are_not():

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from trained import same
 
-from crt.engines.models import load_model
 from crt.run import Run
+from crt.sampling.models import load_model
 
 FSDP = ("--set", "trl.fsdp=true", "--set",
         'trl.fsdp_config={transformer_layer_cls_to_wrap=["LlamaDecoderLayer"]}')  # fmt: skip

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 from safetensors.torch import load_file
 
-from crt.engines.models import model_folder
 from crt.run import Run
+from crt.sampling.models import model_folder
 
 RECIPE = Path(__file__).parent / "vllm.toml"
 ROUNDING = 1e-3  # of a log-probability; measured: 5e-5

@@ -14,8 +14,8 @@ from lives import one_sentence, readable, training
 from processes import COUNTS, Nursery, compiled, until
 from trained import rows, same
 
+from crt.grading.grader import Grader
 from crt.run import Run
-from crt.tasks.grade import Grader
 from crt.types import Verdict
 
 LONG = pytest.mark.faults

@@ -1,7 +1,6 @@
 """Recipes, data, completions and families of any kind: used, or refused with a sentence."""
 
 import contextlib
-import importlib.util
 import json
 import tempfile
 import tomllib
@@ -13,15 +12,16 @@ from hypothesis import strategies as st
 from trying import changed_json, changed_text, odd_values, told, tried
 
 from crt.cli import main
+from crt.data.datasets import load
 from crt.errors import ConfigError, CrtError, DataError
 from crt.evaluate.completions import Scoring, read_completions
 from crt.evaluate.sets import load_sets
+from crt.grading.extract import extract
+from crt.grading.grader import Grader, Item, Pair, extract_pair
+from crt.levels.family import model_of, read_family
 from crt.recipes import config_of, load_recipe
-from crt.serve.family import model_of, read_family
-from crt.tasks.datasets import load
-from crt.tasks.extract import extract
-from crt.tasks.grade import Grader, Item
 from crt.types import Verdict
+from tests.support import levels as made
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
@@ -146,24 +146,12 @@ def test_responses_have_a_verdict(text: str, gold: str) -> None:
     assert found.answer is None or isinstance(found.answer, str)
     item = Item(text, gold)
     with Grader(workers=1) as grader:
-        from crt.tasks.grade import _asked, _Pair
-
-        asked = _asked(item)
-        if isinstance(asked, _Pair):
-            outcome = grader._fast(asked)
-            assert outcome is None or outcome.verdict in (Verdict.CORRECT, Verdict.WRONG)
+        pair = extract_pair(item)
+        if isinstance(pair, Pair):
+            grade = grader.grade_fast(pair)
+            assert grade is None or grade.verdict in (Verdict.CORRECT, Verdict.WRONG)
 
 
-def serving() -> Any:
-    """The builders of the server's tests."""
-    spec = importlib.util.spec_from_file_location("serving", ROOT / "tests/serve/conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-made = serving()
 FAMILY = made.plain_family([made.level("concise", 57.0), made.level("full", 129.0)])
 families = st.one_of(
     changed_json(FAMILY).map(lambda plain: json.dumps(plain).encode()),

@@ -14,10 +14,10 @@ from schemathesis import GenerationMode
 from test_files import made
 from trying import COUNTS, LONG, SEED, TIMES, changed_json, odd_values
 
-from crt.engines.models import weights_hash
+from crt.levels.family import Family
+from crt.levels.requests import ChatRequest, TextRequest
 from crt.pocket import path as pocket
-from crt.serve.family import Family
-from crt.serve.protocol import ChatRequest, TextRequest
+from crt.sampling.models import weights_hash
 
 CHAT, TEXT, GRADE = "/v1/chat/completions", "/v1/completions", "/playground/grade"
 RIGHT = {

@@ -14,10 +14,9 @@ from tiny_model import make_model, make_tokenizer
 from trying import COUNTS, changed_json, changed_text, told, tried
 
 from crt.cli import main
-from crt.engines.models import load_model
+from crt.data.prompts import PromptSettings, prepare, render
 from crt.errors import CrtError
-from crt.tasks.messages import PromptSettings
-from crt.tasks.prompts import prepare, render
+from crt.sampling.models import load_model
 from crt.types import Problem
 
 FOLDER = tempfile.TemporaryDirectory()

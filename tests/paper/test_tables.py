@@ -6,7 +6,7 @@ Rows are (method, mean accuracy, mean length, AES1, AES2); the first row of a ta
 import numpy as np
 import pytest
 
-from crt.core.metrics import AES1, AES2, aes
+from crt.algorithm.metrics import AES1, AES2, aes
 
 TABLE_1 = [  # in-domain, DeepSeek-1.5B
     ("DeepSeek-1.5B", 84.81, 3428.0, 0.0, 0.0),

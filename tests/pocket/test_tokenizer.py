@@ -5,12 +5,11 @@ import random
 import pytest
 from transformers import AutoTokenizer
 
+from crt.data.prompts import PromptSettings, prepare, render
 from crt.pocket import path
 from crt.pocket.problems import exercise, problem
 from crt.pocket.styles import STYLES, answer
 from crt.pocket.tokenizer import INSTRUCTION, prompt
-from crt.tasks.messages import PromptSettings
-from crt.tasks.prompts import prepare, render
 
 
 @pytest.fixture(scope="module")

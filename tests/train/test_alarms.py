@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from crt.train.alarms import alarm
+from crt.training.alarms import alarm
 
 
 def row(step: int = 1, **changes):

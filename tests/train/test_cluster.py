@@ -8,20 +8,20 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_model import make_model
 
+from crt.algorithm.objectives import Shorten
 from crt.cli import main
-from crt.core.objectives import Shorten
-from crt.engines.verl.folder import Folder
-from crt.engines.verl.hook import Row, decided
+from crt.data.prompts import render
 from crt.errors import ConfigError, EngineError
 from crt.files import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
-from crt.tasks.prompts import render
-from crt.train.cluster import Follower, check, folder_of, left_at, prepare
-from crt.train.cluster_recorder import ClusterRecorder
-from crt.train.reference import Store
-from crt.train.stage import Stage, stage_of
-from crt.train.workshop import Workshop
+from crt.training.context import RunContext
+from crt.training.reference import Store
+from crt.training.stage import Stage, stage_of
+from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare
+from crt.training.verl.folder import Folder
+from crt.training.verl.hook import Row, decided
+from crt.training.verl.recorder import ClusterRecorder
 from crt.types import Rollout, Verdict
 
 FIGURES = {
@@ -235,16 +235,16 @@ def test_a_launcher_of_processes_is_refused():
         check(config(), 4)
 
 
-def kept(workshop: Workshop, model, problems, verdict: Verdict, tokens: int) -> None:
+def kept(context: RunContext, model, problems, verdict: Verdict, tokens: int) -> None:
     """Reference rollouts as the cluster's vLLM would have left them."""
-    store = Store(workshop.cache, workshop.about(model, workshop.sampling, vllm=True))
+    store = Store(context.cache, context.about(model, context.sampling, vllm=True))
     one = [Rollout("", "text", tokens + i, "eos", verdict, "0") for i in range(4)]
     store.put(problems, {problem.id: one for problem in problems})
 
 
 def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["engine=verl", "cluster.devices=2"])
-    workshop = Workshop(config, tmp_path / "references")
+    context = RunContext(config, tmp_path / "references")
     run = Run.create(tmp_path / "run", config)
     shutil.copytree(tiny / "model", run.checkpoint(2))
     short = make_model()
@@ -252,22 +252,22 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     short.save_pretrained(run.checkpoint(2))
     run.set_progress(stage_one_ended=4, stage_two_from=2)
     stage = stage_of(run)
-    start = workshop.load(stage.start)
-    assert start.hash != workshop.base.hash
-    train, validation = workshop.problems
-    kept(workshop, workshop.base, validation, Verdict.CORRECT, 50)
-    kept(workshop, start, train, Verdict.WRONG, 20)
+    start = context.load(stage.start)
+    assert start.hash != context.base.hash
+    train, validation = context.problems
+    kept(context, context.base, validation, Verdict.CORRECT, 50)
+    kept(context, start, train, Verdict.WRONG, 20)
     folder = folder_of(run, stage)
-    prepare(run, workshop, stage, workshop.reference(start), folder)
+    prepare(run, context, stage, context.reference(start), folder)
     asked = [row["extra_info"] for row in pq.read_table(folder.train).to_pylist()]
     judged = [row["extra_info"] for row in pq.read_table(folder.validation).to_pylist()]
     assert len(asked) == 4 * 4 and len(judged) == 4  # steps 5 to 8, and the validation problems
     assert all(info["reference_length"] == [20, 21, 22, 23] for info in asked)
     assert all(info["reference_correct"] == [1] * 4 for info in judged)
     assert asked[0]["prompt_ids"] == list(
-        render(train_of(asked[0], train), workshop.template).token_ids
+        render(train_of(asked[0], train), context.template).token_ids
     )
-    workshop.close()
+    context.close()
 
 
 def train_of(info, problems):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from tiny_model import make_inclined
 
+from crt.algorithm.batch import Batch
 from crt.cli import main
-from crt.core.batch import Batch
 from crt.errors import ConfigError
 from crt.recipes import config_of
-from crt.train.preflight import check_reference, warnings
+from crt.training.preflight import check_reference, warnings
 
 
 def config(**changes):
@@ -69,7 +69,7 @@ def test_too_few_validation_problems_are_noted_with_the_number_that_would_do():
         ("schedule.problems_per_step=33", "32 training problems are fewer than"),
         ("sampling.max_tokens=4000", "are more than the model's 2048 positions"),
         ("sampling.max_tokens=2", "run into sampling.max_tokens = 2"),
-        ("model.name=no/such/model", "is no folder, no hub id"),
+        ("model.name=no/such/model", "is no folder, no .gguf file, no hub id"),
         ("trl.vllm_importance_sampling_mode=sequence_mask", 'mode = "sequence_mask" weighs a'),
         ("trl.importance_sampling_level=sequence", "weighs a response by its length"),
         ("trl.mask_truncated_completions=true", 'set grading.truncated = "mask"'),

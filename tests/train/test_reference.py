@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from crt.errors import DataError
-from crt.train.reference import Reference, Store, key_of
+from crt.training.reference import Reference, Store, key_of
 from crt.types import Problem, Rollout, Verdict
 
 ABOUT = {"model": "m", "prompt": "p", "cap": 64}
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_cache_is_named(tmp_path):
 CHILD = """
 import sys
 from pathlib import Path
-from crt.train.reference import Reference, Store
+from crt.training.reference import Reference, Store
 from crt.types import Problem, Rollout, Verdict
 name, kill_after = sys.argv[2], int(sys.argv[3])
 problems = [Problem(f"p{i}", f"What is {i} + 1?", str(i + 1)) for i in range(60)]

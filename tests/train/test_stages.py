@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from crt.core.batch import Batch
-from crt.core.methods import TwoStage
-from crt.core.objectives import AccuracyOnly, PrimalDual, Shorten
-from crt.train.measure import against
-from crt.train.stages import guard_of
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import AccuracyOnly, PrimalDual, Shorten
+from crt.algorithm.registry import TwoStage
+from crt.training.train import guard_of
+from crt.training.validation import against
 
 
 def batch(*right: int, rollouts: int = 10) -> Batch:

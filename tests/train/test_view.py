@@ -1,6 +1,6 @@
 import pytest
 
-from crt.train.view import describe
+from crt.training.progress import describe
 
 ROW = {
     "stage": 1,

@@ -18,7 +18,7 @@ from tiny_model import BOXES, WORDS
 
 from crt.run import Run
 
-LOADED = ["crt.commands.train", "crt.train.stages", "crt.engines.vllm_sampler", "peft", "trl"]
+LOADED = ["crt.commands.train", "crt.training.train", "crt.sampling.vllm", "peft", "trl"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def before_method(name: str) -> Callable[[int], None]:
     """The recorder's method does not come to run at the chosen step."""
 
     def arrange(step: int) -> None:
-        from crt.train import recorder
+        from crt.training import recorder
 
         original = getattr(recorder.Recorder, name)
 
@@ -111,7 +111,7 @@ def before_method(name: str) -> Callable[[int], None]:
 
 def terminated(step: int) -> None:
     """SIGTERM while the step is under way."""
-    from crt.train import recorder
+    from crt.training import recorder
 
     original = recorder.Recorder.on_graded
 
@@ -127,7 +127,7 @@ def after_update(change: Callable[[torch.Tensor], None]) -> Callable[[int], None
     """The weights of the words are changed once the update of the step is done."""
 
     def arrange(step: int) -> None:
-        from crt.train import recorder
+        from crt.training import recorder
 
         original = recorder.Recorder.on_step_end
 
@@ -197,7 +197,9 @@ MOMENTS: dict[str, Callable[[int], None]] = {
     "answers turn bare after the update": after_update(bare),
     "before the row": before_method("on_log"),
     "before the checkpoint": before_method("on_save"),
-    "in the middle of a checkpoint": before_record("crt.train.record", final=False),
-    "before the second measurement is written": before_record("crt.train.choice", final=True),
+    "in the middle of a checkpoint": before_record("crt.training.checkpoints", final=False),
+    "before the second measurement is written": before_record(
+        "crt.training.validation", final=True
+    ),
     "between the stages": before_progress,
 }

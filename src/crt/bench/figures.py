@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array, BoolArray
-from crt.core.intervals import Interval, two_level
-from crt.core.metrics import AES1, AES2, AesWeights, aes
+from crt.algorithm.batch import Array, BoolArray
+from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
+from crt.algorithm.statistics import Interval, two_level
 from crt.evaluate.figures import MEASURES, accuracy, lengths
 from crt.evaluate.store import Evaluation
 from crt.evaluate.strata import Ratio, resampled, same

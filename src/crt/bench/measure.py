@@ -57,7 +57,7 @@ def plan_for(config: RunConfig, model: str) -> Plan:
 
 def main(folder: str, name: str) -> int:
     """One run by its name, or `base-seedN`."""
-    from crt.engines.quiet import quiet
+    from crt.training.quiet import quiet
 
     quiet()
     comparison = opened(Path(folder))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from crt.core.feasible import candidates_of, shortest_feasible
+from crt.algorithm.two_stage import candidates_of, shortest_feasible
 from crt.run import CONFIG, Run
 
 How = Literal["absent", "unfinished", "finished", "stopped"]

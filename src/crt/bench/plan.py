@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from crt.algorithm.registry import name_of
 from crt.bench.fairness import first_change
 from crt.config import RunConfig
-from crt.core.methods import name_of
 from crt.errors import ConfigError, DataError
 from crt.files import held, read_json, write_json
 from crt.recipes import load_recipe

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from crt.algorithm.statistics import Interval
 from crt.bench.collect import Result, Results
 from crt.bench.figures import Figure, mean_of
-from crt.core.intervals import Interval
 from crt.evaluate.columns import Column
 from crt.evaluate.tables import Cell, Mark, Table
 

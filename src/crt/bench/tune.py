@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from crt.algorithm.metrics import AES2, aes
 from crt.bench.grid import toml
 from crt.bench.outcome import outcome
 from crt.bench.plan import Comparison, Job
-from crt.core.metrics import AES2, aes
 from crt.files import write_json
 from crt.run import Run
 

@@ -49,10 +49,10 @@ def answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     """Streams the answer; returns its length and how it ended."""
     import torch
 
-    from crt.engines.sampler import sample
     from crt.errors import shown
     from crt.pocket.load import load
     from crt.pocket.tokenizer import prompt
+    from crt.sampling.hf import sample
 
     model, tokenizer = load(folder)
     asked = prompt(tokenizer, args.question.strip())

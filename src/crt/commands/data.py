@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def list_sets(args: argparse.Namespace) -> int:
     """One row a split: where it is, and how many problems it has if it is in the folder."""
-    from crt.tasks.datasets import DATASETS, POCKET_SPLITS, data_folder, local_file, parse
+    from crt.data.datasets import DATASETS, POCKET_SPLITS, data_folder, local_file, parse
 
     folder = data_folder(args.folder)
     rows: list[tuple[str, ...]] = []
@@ -66,7 +66,7 @@ def show(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Duplicates inside each set and overlaps between every two of them."""
-    from crt.tasks import overlap
+    from crt.data import overlap
 
     sets = {name: _load(name, args).problems for name in args.names}
     rows: list[tuple[str, ...]] = []
@@ -106,7 +106,7 @@ def _record(problem: dict) -> dict:
 
 
 def _groups(sets: dict) -> Iterator[tuple[str, tuple[list, list]]]:
-    from crt.tasks import overlap
+    from crt.data import overlap
 
     for name, problems in sets.items():
         yield name, (overlap.duplicates(problems), overlap.near_duplicates(problems))
@@ -120,7 +120,7 @@ def _ids(group: Sequence, sign: str = "=") -> str:
 
 
 def _load(name: str, args: argparse.Namespace):
-    from crt.tasks.datasets import load
+    from crt.data.datasets import load
 
     loaded = load(
         name,
@@ -139,7 +139,7 @@ def _load(name: str, args: argparse.Namespace):
 
 
 def _size(name: str, split: str, folder: Path | None) -> int:
-    from crt.tasks.datasets import load
+    from crt.data.datasets import load
 
     return len(load(name, split, folder, skip_bad=True))
 

@@ -1,14 +1,12 @@
 """crt demo: the whole of CRT on the model inside the package, on this machine, in minutes."""
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crt.evaluate.records import Record
     from crt.evaluate.store import Evaluation
-    from crt.evaluate.versus import Versus
     from crt.run import Run
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
@@ -34,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
 
         return show(args.seed)
     from crt.commands.train import carry_out, preflight
-    from crt.engines.ranks import Ranks
     from crt.recipes import load_recipe
     from crt.run import Run
+    from crt.training.ranks import Ranks
 
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
     if not path.exists():
@@ -93,11 +91,11 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     from rich.table import Table
 
     from crt.files import write_json
-    from crt.report.write import Order, write
+    from crt.reporting.report import ReportOptions, write_report
 
     rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
-    held = rows[-1]["certificate"]
-    write_json(run.path / SUMMARY, {"table": rows, "certificate": held})
+    certificate = rows[-1]["certificate"]
+    write_json(run.path / SUMMARY, {"table": rows, "certificate": certificate})
     console = Console()
     table = Table("", "Acc %", "95 %", "Len", "AES1", "AES2", "R_zip")
     for row in rows:
@@ -112,10 +110,10 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
         )
     console.print(table)
     console.print(f"{rows[0]['n_problems']} held-out problems, {rows[0]['n_rollouts']} rollouts.")
-    console.print(certificate_sentence(held))
+    console.print(certificate_sentence(certificate))
     show_answers(console, evaluations)
     page = run.path / "report.html"
-    write(Order((run.path,), page))
+    write_report(ReportOptions((run.path,), page))
     console.print(
         f"\nOpen {page}: figures, every answer side by side, configuration.\n"
         f"Everything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"
@@ -145,26 +143,25 @@ def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict
         "r_zip": values["r_zip"].value,
         "n_problems": found.problems,
         "n_rollouts": found.rollouts,
-        "certificate": certificate(against),
+        "certificate": against.as_json()["certificate"] or {"held": False},
     }
 
 
-def certificate(against: "Versus") -> dict[str, Any]:
-    """Is the accuracy within a point of the base's, for sure?"""
-    found = against.certificate
-    return {**asdict(found), "held": found.held} if found else {"held": False}
+def certificate_sentence(certificate: dict[str, Any]) -> str:
+    """The certificate in words, and how many problems it needs if it was not passed."""
+    from crt.algorithm.statistics import shortfall
 
-
-def certificate_sentence(held: dict[str, Any]) -> str:
-    """The certificate in words."""
-    if "lower_bound" not in held:
-        return "Certificate: not enough problems."
-    verdict = "held" if held["held"] else "not held"
-    return (
-        f"Certificate: accuracy is {100 * held['difference']:+.1f} points against the base, with "
-        f"95 % confidence not below {100 * held['lower_bound']:+.1f}; within "
-        f"{100 * held['tolerance']:.0f} point: {verdict}."
+    if "lower_bound" not in certificate:
+        return "Certificate: no problem was graded."
+    difference, bound = 100 * certificate["difference"], 100 * certificate["lower_bound"]
+    sentence = (
+        f"Certificate: accuracy is {difference:+.1f} points against the base, with 95 % confidence "
+        f"not below {bound:+.1f}; within {100 * certificate['tolerance']:.0f} point: "
     )
+    if certificate["held"]:
+        return f"{sentence}passed."
+    sizes = [certificate[key] for key in ("tolerance", "problems", "needed")]
+    return f"{sentence}not passed. {shortfall(*sizes)}".rstrip()
 
 
 def show_answers(console: Any, evaluations: dict[str, "Evaluation"]) -> None:

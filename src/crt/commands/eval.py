@@ -162,7 +162,7 @@ def _run_config(args: argparse.Namespace) -> Any:
 
 
 def _prompt_of(args: argparse.Namespace, own: Any) -> Any:
-    from crt.tasks.messages import PromptSettings
+    from crt.data.prompts import PromptSettings
 
     given = _given(args, PROMPT)
     if args.budget_style is not None:

@@ -14,17 +14,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder and says what is in it."""
+    from crt.levels.export import export_level
+    from crt.levels.family import family_file, read_family
     from crt.run import Run
-    from crt.serve.export import export
-    from crt.serve.family import family_file, read_family
 
-    found = Run.open(args.run)
+    run = Run.open(args.run)
     file = family_file(args.family or args.run).absolute()
     family = read_family(file)
-    level = export(found, family, file, args.level, args.to)
-    held = "certified" if level.certified else "without certificate"
+    level = export_level(run, family, file, args.level, args.to)
+    certified = "certified" if level.certified else "without certificate"
     print(
         f"{args.to}: {family.name}:{level.name}, {level.acc.value:.1f} % right with "
-        f"{level.len.value:.1f} tokens, {held}; the card is {args.to / 'README.md'}."
+        f"{level.len.value:.1f} tokens, {certified}; the card is {args.to / 'README.md'}."
     )
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.serve.family import Family
+    from crt.levels.family import Family
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance", type=float, default=0.01, help="accuracy a level may lose (0.01: one point)"
     )
     parser.add_argument(
-        "--all", action="store_true", help="offer levels that do not hold the certificate, too"
+        "--all", action="store_true", help="offer levels without a passed certificate, too"
     )
     parser.add_argument(
-        "--front", action="store_true", help="only the front: no level that a shorter one equals"
+        "--front",
+        action="store_true",
+        help="only the Pareto front: no level that a shorter one equals",
     )
     parser.add_argument("--name", help="what clients call the family (the run's name)")
     parser.add_argument("--out", type=Path, help="the file (RUN/family.json)")
@@ -33,29 +35,29 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
     from crt.evaluate.progress import progress
     from crt.files import write_json
+    from crt.levels.build import build_family, evaluated_series
+    from crt.levels.family import FAMILY
     from crt.run import Run
-    from crt.serve.build import evaluated, family_of
-    from crt.serve.family import FAMILY
 
     if args.data and args.evaluation:
         raise ConfigError("--data evaluates, --evaluation takes what is there: give one of them")
-    found = Run.open(args.run)
+    opened = Run.open(args.run)
     if args.evaluation:
-        folder = found.path / "evaluations" / args.evaluation
+        folder = opened.path / "evaluations" / args.evaluation
     else:
         names = [name.strip() for name in (args.data or "").split(",") if name.strip()]
-        with progress(str(found.path)) as tell:
-            folder = evaluated(found, names, tell=lambda _: tell, note=_note)
-    file = args.out or found.path / FAMILY
-    family = family_of(
-        found,
+        with progress(str(opened.path)) as tell:
+            folder = evaluated_series(opened, names, tell=lambda _: tell, note=_note)
+    file = args.out or opened.path / FAMILY
+    family = build_family(
+        opened,
         folder,
         file.absolute(),
         name=args.name,
         levels=args.levels,
         tolerance=args.tolerance,
         uncertified=args.all,
-        strict=args.front,
+        front_only=args.front,
         note=_note,
     )
     write_json(file, family.model_dump(mode="json"))
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show(family: "Family") -> None:
-    """A row a level, and what is missing."""
+    """One row per level, and how they were measured."""
     from rich.console import Console
     from rich.table import Table
 
@@ -74,7 +76,7 @@ def show(family: "Family") -> None:
     for level in family.levels:
         table.add_row(
             level.name,
-            f"{level.step or 'base'}{'' if level.front else ' ·'}",
+            f"{level.step or 'base'}{'' if level.pareto else ' ·'}",
             f"{level.acc.value:.1f}",
             f"{level.acc.low:.1f} – {level.acc.high:.1f}",
             f"{level.len.value:.1f}",
@@ -86,21 +88,20 @@ def show(family: "Family") -> None:
     problems = family.levels[-1].acc.problems
     console.print(
         f"{problems} problems, {family.measured.rollouts} responses each; "
-        f"chosen from {family.candidates} checkpoints. The certificate's number is what accuracy "
-        f"gains or loses at worst against the base, in points, with 95 % confidence for all "
-        f"{family.candidates} at once, whichever is chosen; it is held from "
-        f"{-100 * family.tolerance:g}."
+        f"chosen from {family.candidates} checkpoints. The certificate's number is the lower bound "
+        f"of the accuracy's difference from the base, in points, with 95 % confidence for all "
+        f"{family.candidates} at once; it passes from {-100 * family.tolerance:g}."
     )
-    if not all(level.front for level in family.levels):
-        console.print("·: beside the front, more words and no more accuracy (--front: without).")
+    if not all(level.pareto for level in family.levels):
+        console.print("·: not on the Pareto front, longer and no more accurate (--front: without).")
 
 
-def certificate_cell(held: Any) -> str:
-    """`held`, or how much could be lost."""
-    if held is None:
+def certificate_cell(certificate: Any) -> str:
+    """`passed` or not, with the lower bound in points."""
+    if certificate is None:
         return "reference"
-    verdict = "held" if held.held else "not held"
-    return f"{verdict}, {100 * held.lower_bound:+.2f}"
+    verdict = "passed" if certificate.passed else "not passed"
+    return f"{verdict}, {100 * certificate.lower_bound:+.2f}"
 
 
 def _note(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""crt grade FILE.jsonl: one verdict a line."""
+"""crt grade FILE.jsonl: one verdict per line."""
 
 import argparse
 import collections
@@ -12,24 +12,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from crt.data.formats import read_choices, select_fields
 from crt.errors import DataError
 from crt.files import written_whole
 
 if TYPE_CHECKING:
-    from crt.tasks.grade import Grade, Grader, Item
+    from crt.grading.grader import Grade, Grader, Item
 
 CHUNK = 2048  # lines graded at a time: enough to keep the workers busy, little to hold
 _PASSED_LENGTH = 200  # longer texts (prompts, solutions) do not identify a line
 _ORDER = ("correct", "wrong", "no_answer", "ungraded")
-_USED = {"response", "answer", "options", "tolerance", "question", "thinking_opened"}
+_USED = {"response", "answer", "options", "choices", "tolerance", "question", "thinking_opened"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's arguments."""
     parser.epilog = (
-        "Each line is a JSON object with `response` and `answer`; `options` (a list), `tolerance`, "
-        "`question` and `thinking_opened` are used when they are there. Short fields such as `id` "
-        "are passed along."
+        "Each line is a JSON object with `response` and `answer`. `tolerance`, `question`, "
+        "`thinking_opened` and `options` or `choices` are used when they are there; with options "
+        "the answer is a letter, an index from 0 or the words of one option, as in data files. "
+        "Short fields such as `id` are passed along."
     )
     parser.add_argument("file", help="JSON lines with `response` and `answer`; - reads stdin")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write here, not to stdout")
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks every line, then the grader, then writes the verdicts."""
-    from crt.tasks.grade import Grader
+    from crt.grading.grader import Grader
 
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_opened(args.file))
@@ -112,7 +114,7 @@ def _record(line: bytes) -> dict[str, Any]:
         record = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError("it is not UTF-8") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"it is not JSON ({error})") from error
     if not isinstance(record, dict):
         raise DataError(f"it is a {type(record).__name__}, not an object")
@@ -126,12 +128,9 @@ def _check(record: dict[str, Any]) -> None:
             raise DataError(f"it has no {field!r}")
     if not isinstance(record["response"], str):
         raise DataError(f"its 'response' is {record['response']!r:.60}, not a text")
-    answer = record["answer"]
+    _options, answer = _choices(record)
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise DataError(f"its 'answer' is {answer!r:.60}, not a text or a number")
-    options = record.get("options")
-    if options and not (isinstance(options, list) and all(isinstance(o, str) for o in options)):
-        raise DataError(f"its 'options' are {options!r:.60}, not a list of texts")
     tolerance = record.get("tolerance")
     if tolerance is None:
         return
@@ -140,13 +139,20 @@ def _check(record: dict[str, Any]) -> None:
         raise DataError(f"its 'tolerance' is {tolerance!r:.60}, not a number from 0 up")
 
 
-def _item(record: dict[str, Any], thinking_opened: bool) -> "Item":
-    from crt.tasks.grade import Item
+def _choices(record: dict[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """The options, and the answer: with options its letter, as the data loader reads both."""
+    options = select_fields(record)["options"]
+    return read_choices(options, record["answer"]) if options else ((), record["answer"])
 
+
+def _item(record: dict[str, Any], thinking_opened: bool) -> "Item":
+    from crt.grading.grader import Item
+
+    options, answer = _choices(record)
     return Item(
         record["response"],
-        str(record["answer"]),
-        tuple(record.get("options") or ()),
+        str(answer),
+        options,
         record.get("tolerance"),
         str(record.get("question") or ""),
         bool(record.get("thinking_opened", thinking_opened)),

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crt.core.signal import Row
-    from crt.engines.tabular import Policy
+    from crt.algorithm.step import Row
+    from crt.algorithm.tabular import Policy
 
 
 def show(seed: int) -> int:
@@ -36,9 +36,9 @@ def train_all(seed: int) -> tuple[dict[str, "Policy"], list["Row"]]:
     """Every method from the same base with the same reference; and the rows of two-stage CRT."""
     import numpy as np
 
-    from crt.core.objectives import LengthOnly, PrimalDual, Refine, Shorten
-    from crt.core.saturation import Saturation
-    from crt.engines.tabular import Training, fit, fit_two_stages, make_base
+    from crt.algorithm.objectives import LengthOnly, PrimalDual, Refine, Shorten
+    from crt.algorithm.tabular import Training, fit, fit_two_stages, make_base
+    from crt.algorithm.two_stage import Saturation
 
     training = Training()
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def train_all(seed: int) -> tuple[dict[str, "Policy"], list["Row"]]:
 
 def figures(policy: "Policy", base: "Policy") -> tuple[str, ...]:
     """One row of the table."""
-    from crt.core.metrics import AES1, AES2, aes
+    from crt.algorithm.metrics import AES1, AES2, aes
 
     point = (policy.accuracy, policy.length, base.accuracy, base.length)
     scores = (f"{float(aes(*point, weights=weights)):+.2f}" for weights in (AES1, AES2))

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.batch import Array
-from crt.core.intervals import Interval
-from crt.core.metrics import AES1, AES2, aes
+from crt.algorithm.batch import Array
+from crt.algorithm.metrics import AES1, AES2, aes
+from crt.algorithm.statistics import Interval
 from crt.evaluate.figures import MEASURES, accuracy, average, lengths
 from crt.evaluate.strata import interval
 from crt.evaluate.tally import Tally
@@ -95,7 +95,7 @@ def lead(best: Entry, second: Entry, column: Column) -> Interval | None:
 
 
 def _against(found: Versus, key: str) -> Interval | str | None:
-    held = found.certificate
+    certificate = found.certificate
     if key in ("ad", "ap", "ai"):
         return found.shares.get(key)
     if key == "shortened":
@@ -103,10 +103,11 @@ def _against(found: Versus, key: str) -> Interval | str | None:
     if key == "acc_change":
         return found.changes.get("acc")
     if key == "bound":
-        bound = held and Interval(100 * held.lower_bound, np.nan, np.nan, held.problems)
-        return bound or None
+        if certificate is None:
+            return None
+        return Interval(100 * certificate.lower_bound, np.nan, np.nan, certificate.problems)
     if key == "certificate":
-        return None if held is None else "held" if held.held else "not held"
+        return certificate and ("passed" if certificate.passed else "not passed")
     return {"aes1": found.aes1, "aes2": found.aes2, "saved": found.saved}[key]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.evaluate.columns import Entry
 from crt.evaluate.manifest import incomparable
+from crt.evaluate.matched import length_matched
 from crt.evaluate.series import SERIES
 from crt.evaluate.store import Evaluation, load
 from crt.evaluate.tables import Table, paper_tables
@@ -41,7 +42,15 @@ def compare(
     common = [n for n in first.tallies if all(n in each.tallies for each in ordered)]
     if not common:
         raise DataError("the evaluations have no data set in common")
-    entries = [Entry(each.name, each.tallies, first.tallies, tolerance) for each in ordered]
+    entries = [
+        Entry(
+            each.name,
+            first.tallies if each is first else length_matched(each, first),
+            first.tallies,
+            tolerance,
+        )
+        for each in ordered
+    ]
     own = [f"{each.name}: {warning}" for each in ordered for warning in each.warnings]
     return Comparison(tuple(paper_tables(entries)), (*doubts, *own))
 

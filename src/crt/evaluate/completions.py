@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
 from crt.evaluate.records import STOPS, Stop, clean, read_lines
 from crt.evaluate.tally import MOST, TruncatedIs
-from crt.tasks.problems import Loaded
 from crt.types import Problem
 
 FIELDS = {  # field -> names it may have, the first there counts
@@ -178,7 +178,7 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> Counter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
-    from crt.engines.models import load_tokenizer, tokenizer_folder
+    from crt.sampling.models import load_tokenizer, tokenizer_folder
 
     try:
         tokenizer = load_tokenizer(tokenizer_folder(name))

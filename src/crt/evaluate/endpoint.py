@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crt.config import EvaluationConfig
+from crt.data.prompts import PromptSettings, to_messages
 from crt.errors import ConfigError, EngineError
 from crt.evaluate.http import Address, Client, Refused, TryAgain, address
 from crt.evaluate.sampling import Answer, Answered, Unit, seed_of
 from crt.evaluate.tally import MOST
-from crt.tasks.messages import PromptSettings, to_messages
 from crt.types import Problem
 
 LONGEST_WAIT = 60.0

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError
 from crt.evaluate.endpoint import EndpointSettings, endpoint
 from crt.evaluate.manifest import Manifest, manifest, prompt_part, short_name, versions
@@ -17,11 +19,10 @@ from crt.evaluate.sets import label as set_label
 from crt.evaluate.sets import load_sets
 from crt.evaluate.store import MANIFEST, Evaluation, Store, opened
 from crt.evaluate.tally import TruncatedIs
+from crt.evaluate.versus import uncertifiable
 from crt.files import read_json, write_json
+from crt.grading.grader import Grader
 from crt.settings import sentences
-from crt.tasks.grade import Grader
-from crt.tasks.messages import PromptSettings
-from crt.tasks.problems import Loaded
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 
@@ -64,6 +65,8 @@ def evaluate(
     for each in sets:
         if each.skipped:
             say(f"{each.name}: {each.skipped} bad rows left out, such as {each.faults[0]}")
+    for sentence in uncertifiable({each.name: len(each) for each in sets}, plan_.settings.rollouts):
+        say(sentence)
     backend, cap = backend_for(plan_, sets, say)
     label = name or short_name(backend.model()["name"])
     wanted = manifest(

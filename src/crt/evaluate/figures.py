@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array, BoolArray
-from crt.core.intervals import Interval
-from crt.core.pass_at_k import pass_at_k
+from crt.algorithm.batch import Array, BoolArray
+from crt.algorithm.statistics import Interval, pass_at_k
 from crt.evaluate.sets import groups
 from crt.evaluate.strata import Ratio, interval, same
 from crt.evaluate.tally import Tally
@@ -63,6 +62,12 @@ def passing(k: int) -> Measure:
     return measure
 
 
+def _matched(tally: Tally, column: int) -> Ratio:
+    """R_zip at equal length to the base's responses, ours (0) or the base's (1)."""
+    rows = np.zeros((len(tally.ids), 3)) if tally.matched is None else tally.matched
+    return rows[:, column], rows[:, 2]
+
+
 MEASURES: dict[str, Measure] = {
     "acc": accuracy,
     "len": lengths,
@@ -70,6 +75,8 @@ MEASURES: dict[str, Measure] = {
     "no_answer": no_answer,
     "ungraded": ungraded,
     "r_zip": lambda tally: (tally.zip_sum, tally.zip_n),
+    "r_zip_matched": lambda tally: _matched(tally, 0),
+    "r_zip_matched_base": lambda tally: _matched(tally, 1),
     "r_zip_correct": lambda tally: (tally.zip_correct_sum, tally.zip_correct_n),
     "r_zip_wrong": lambda tally: (tally.zip_wrong_sum, tally.zip_wrong_n),
 }

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from crt.config import EvaluationConfig, ModelConfig
-from crt.engines.models import ModelFiles, model_files, with_weights
-from crt.engines.policy import respond
-from crt.engines.samplers import Engine, InProcess, Sampler, Sampling, choose_engine
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings, Template, prepare, render
 from crt.errors import ConfigError
 from crt.evaluate.sampling import Answer, Answered, Unit
-from crt.tasks.messages import PromptSettings
-from crt.tasks.problems import Loaded
-from crt.tasks.prompts import Template, prepare, render
+from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
+from crt.sampling.models import ModelFiles, model_files, with_weights
+from crt.sampling.policy import respond
 from crt.types import Problem
 
 
@@ -118,7 +117,7 @@ def sampler_for(
     """Who draws, and in which number format."""
     how = Sampling(settings.max_tokens, settings.temperature, settings.top_p)
     if engine == "vllm":
-        from crt.engines.vllm_sampler import VllmSampler
+        from crt.sampling.vllm import VllmSampler
 
         options: dict[str, Any] = {"trust_remote_code": model.trust_remote_code}
         return VllmSampler(files, how, positions=positions, dtype=model.dtype, **options), (

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings
 from crt.evaluate.tally import TruncatedIs
-from crt.tasks.grade import GRADER_VERSION
-from crt.tasks.messages import PromptSettings
-from crt.tasks.problems import Loaded
+from crt.grading.grader import GRADER_VERSION
 from crt.version import __version__
 
 FORMAT = 1

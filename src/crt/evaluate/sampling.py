@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from crt.core.metrics import zip_ratio
+from crt.algorithm.metrics import zip_ratio
+from crt.data.datasets import Loaded, digest
 from crt.evaluate.records import Record, Stop, clean, tokens_of
 from crt.evaluate.store import Store
-from crt.tasks.grade import Grade, Grader, item_of
-from crt.tasks.problems import Loaded, digest
+from crt.grading.grader import Grade, Grader, item_of
 from crt.types import Problem
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.config import GradingConfig
+from crt.data.datasets import Loaded
 from crt.errors import DataError
 from crt.evaluate.completions import Completion, Scoring, read_completions
 from crt.evaluate.manifest import manifest, prompt_part
@@ -15,8 +16,7 @@ from crt.evaluate.sampling import Answer, record
 from crt.evaluate.sets import load_sets
 from crt.evaluate.store import Evaluation, evaluation_of, opened
 from crt.files import sha256
-from crt.tasks.grade import Grader, item_of
-from crt.tasks.problems import Loaded
+from crt.grading.grader import Grader, item_of
 
 CHUNK = 2000  # completions graded together
 

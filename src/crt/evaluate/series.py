@@ -9,6 +9,7 @@ from crt.config import ModelConfig, RunConfig
 from crt.errors import DataError
 from crt.evaluate.evaluation import Plan, Tell, evaluate
 from crt.evaluate.manifest import short_name
+from crt.evaluate.matched import length_matched
 from crt.evaluate.sets import label as set_label
 from crt.evaluate.store import Evaluation
 from crt.evaluate.versus import TOLERANCE, all_versus
@@ -66,15 +67,30 @@ def evaluate_run(
     done: list[tuple[Point, Evaluation]] = []
     plain = replace(plan.prompt, budget="none", budget_tokens=None)
     every = points(opened)
+    note = note and _once(note)
     for point in every:
         each = replace(plan, model=_model(point, opened.config, plan))
         if point.name == BASE:  # as it was before it learned to keep to a budget
             each = replace(each, prompt=plain, budget=None)
         told = _of_all(tell(point.name), len(every))
         found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
+        if done:
+            found = replace(found, tallies=length_matched(found, done[0][1]))
         done.append((point, found))
         write_json(folder / SERIES, series(done, tolerance))
     return folder, [evaluation for _, evaluation in done]
+
+
+def _once(note: Callable[[str], None]) -> Callable[[str], None]:
+    """Passes a sentence on the first time; all points say the same of their problems."""
+    seen: set[str] = set()
+
+    def say(sentence: str) -> None:
+        if sentence not in seen:
+            seen.add(sentence)
+            note(sentence)
+
+    return say
 
 
 def _of_all(tell: Tell | None, count: int) -> Tell | None:

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from crt.data.datasets import Loaded, load, parse
+from crt.data.sources import READERS
 from crt.errors import ConfigError, DataError
-from crt.tasks.datasets import load, parse
-from crt.tasks.problems import Loaded
-from crt.tasks.readers import READERS
 
 DOMAINS = {  # the paper's; `gsm8k/train` is not among them, for the model may have seen it
     "in_domain": ("gsm8k", "math500"),

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from crt.core.batch import Array
-from crt.core.intervals import Interval
+from crt.algorithm.batch import Array
+from crt.algorithm.statistics import Interval
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -23,7 +23,7 @@ def interval(
 
     Each ratio is taken within a data set, then averaged over the data sets; `statistic` takes
     these averages and works element by element. With one data set and denominators of 1 it is
-    `crt.core.intervals.bootstrap`. The interval is NaN where some resample has no value.
+    `crt.algorithm.intervals.bootstrap`. The interval is NaN where some resample has no value.
     """
     problems = sum(len(stratum[0][0]) for stratum in strata)
     value, drawn = resampled(statistic, strata, seed)

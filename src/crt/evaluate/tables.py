@@ -6,10 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from crt.core.intervals import Interval
+from crt.algorithm.statistics import Interval, shortfall
 from crt.evaluate.columns import Column, Entry, figure, lead
 from crt.evaluate.figures import Figures
 from crt.evaluate.sets import DOMAINS, TITLES, groups, missing
+from crt.evaluate.versus import MATCHED
 
 Mark = Literal["best", "lead_unsure", "base_unsure"]
 LEGEND = (
@@ -52,7 +53,7 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     built += [
         _table("table_all", f"{TITLES['all']}, averages", _average_columns(every), entries),
         *(_table(f"stability_{n}", f"Stability, {n}", _stability(n), entries) for n in names),
-        *(_table(f"redundancy_{n}", f"Redundancy, {n}", _redundancy(n), entries) for n in names),
+        *(_redundancies(n, entries) for n in names),
         _certificates(entries, averages),
     ]
     return [_with_notes(table, entries, averages) for table in built]
@@ -87,6 +88,8 @@ _TITLE = {
     "no_answer": "no answer %",
     "ungraded": "ungraded %",
     "r_zip": "R_zip",
+    "r_zip_matched": "R_zip, equal length",
+    "r_zip_matched_base": "base's there",
     "r_zip_correct": "R_zip correct",
     "r_zip_wrong": "R_zip wrong",
     "aes1": "AES1",
@@ -137,7 +140,18 @@ def _stability(name: str) -> list[Column]:
 
 def _redundancy(name: str) -> list[Column]:
     keys = ("r_zip", "r_zip_correct", "r_zip_wrong")
-    return [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
+    columns = [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
+    return columns + [Column(name, _TITLE[key], key, (name,), 3) for key in MATCHED]
+
+
+def _redundancies(name: str, entries: Sequence[Entry]) -> Table:
+    table = _table(f"redundancy_{name}", f"Redundancy, {name}", _redundancy(name), entries)
+    note = (
+        "Equal length: of each response and the base's response to the same problem the longer one "
+        "is cut to the shorter. Short texts compress badly; here the difference is one of content."
+    )
+    known = any(entry.tallies[name].matched is not None for entry in entries)
+    return replace(table, notes=(note,)) if known else table
 
 
 def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> Table:
@@ -152,11 +166,23 @@ def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ..
     points = 100 * entries[0].tolerance
     tolerance = f"{points:g} point{'' if points == 1 else 's'}"
     table = _table("certificate", "Against the base", columns, entries)
-    told = (
-        f"Certificate: accuracy is not below the base's by more than {tolerance}; held if the "
-        "one-sided 95 % lower bound of the paired difference says so, on 10 problems a set or more."
+    rule = (
+        f"Certificate: accuracy is not below the base's by more than {tolerance}. It is passed if "
+        "the one-sided 95 % lower bound (Gaffke's) of the paired difference says so."
     )
-    return replace(table, notes=(told,))
+    return replace(table, notes=(rule, *_shortfalls(entries, averages)))
+
+
+def _shortfalls(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """How many problems a certificate needs that was not passed, for the widest average."""
+    notes: list[str] = []
+    for entry in entries:
+        found = None if entry.is_base else entry.against(averages["all"]).certificate
+        if found is None or found.passed:
+            continue
+        sentence = shortfall(found.tolerance, found.problems, found.needed)
+        notes += [f"{entry.name}: {sentence}"] if sentence else []
+    return notes
 
 
 def _table(key: str, title: str, columns: Sequence[Column], entries: Sequence[Entry]) -> Table:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crt.core.batch import Array
+from crt.algorithm.batch import Array
 from crt.errors import DataError
 from crt.evaluate.records import Record
 from crt.types import Verdict
@@ -58,13 +58,15 @@ class Tally:
     zip_correct_n: Array
     zip_wrong_sum: Array
     zip_wrong_n: Array
+    matched: Array | None = None  # (P, 3) at equal length: sum of R_zip, of the base's, pairs
 
     def select(self, ids: Sequence[str]) -> "Tally":
         """These problems, in this order."""
         row = {problem_id: index for index, problem_id in enumerate(self.ids)}
         rows = [row[problem_id] for problem_id in ids]
         arrays = {name: getattr(self, name)[rows] for name in NUMBERS}
-        return Tally(self.name, tuple(ids), **arrays)
+        matched = None if self.matched is None else self.matched[rows]
+        return Tally(self.name, tuple(ids), **arrays, matched=matched)
 
 
 NUMBERS = tuple(field.name for field in fields(Count))[2:]
@@ -141,5 +143,7 @@ def _zips(name: str, ratios: Sequence[float | None]) -> dict[str, Any]:
 
 def _tally(name: str, rows: Sequence[Count]) -> Tally:
     columns = {field: [getattr(row, field) for row in rows] for field in NUMBERS}
-    arrays = {field: np.array(column, dtype=float) for field, column in columns.items()}
+    arrays: dict[str, Any] = {
+        field: np.array(column, dtype=float) for field, column in columns.items()
+    }
     return Tally(name, tuple(row.problem_id for row in rows), **arrays)

@@ -6,23 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from crt.core.batch import Array
-from crt.core.intervals import (
-    LEAST_PROBLEMS,
+from crt.algorithm.batch import Array
+from crt.algorithm.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
+from crt.algorithm.statistics import (
     Certificate,
     Interval,
-    non_inferiority,
-    student_quantile,
+    equal_policies_spread,
+    macro_non_inferiority,
+    problems_needed,
 )
-from crt.core.metrics import AES1, AES2, AesWeights, Transitions, aes, transitions
 from crt.errors import DataError
-from crt.evaluate.figures import MEASURES, Measure, accuracy, interval_json, lengths
+from crt.evaluate.figures import MEASURES, Measure, accuracy, average, interval_json, lengths
 from crt.evaluate.sets import groups
 from crt.evaluate.strata import Ratio, interval, minus, same
 from crt.evaluate.tally import Tally
 
 TOLERANCE = 0.01  # ε of the certificate: one point of accuracy
 LEVEL = 0.95
+USUAL_ACCURACY = 0.8  # assumed where nothing is measured yet
+MATCHED = ("r_zip_matched", "r_zip_matched_base")
 CHANGES = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong")
 Pair = tuple[Tally, Tally]  # the same problems of a data set, evaluation and base
 
@@ -40,11 +42,13 @@ class Versus:
     transitions: Transitions | None  # counts over all problems of these sets
     shares: Mapping[str, Interval]  # ad, ap, ai in %
     certificate: Certificate | None
+    r_zip_matched: Interval | None = None  # at equal length to the base's responses
+    r_zip_matched_base: Interval | None = None  # the base's at these lengths
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         named = {"saved": self.saved, "aes1": self.aes1, "aes2": self.aes2}
-        held = self.certificate
+        named |= {name: getattr(self, name) for name in MATCHED}
         return {
             "sets": list(self.sets),
             "changes": {name: interval_json(value) for name, value in self.changes.items()},
@@ -52,7 +56,7 @@ class Versus:
             "tokens": self.tokens and list(self.tokens),
             "transitions": self.transitions and asdict(self.transitions),
             **{name: interval_json(value) for name, value in self.shares.items()},
-            "certificate": held and {**asdict(held), "held": held.held},
+            "certificate": self.certificate and certificate_json(self.certificate),
         }
 
 
@@ -69,6 +73,7 @@ def versus(pairs: Sequence[Pair], tolerance: float = TOLERANCE) -> Versus:
         transitions=moved,
         shares=_shares(pairs) if moved and moved.shortened else {},
         certificate=certificate(pairs, tolerance),
+        **{name: average(MEASURES[name], [tally for tally, _ in pairs]) for name in MATCHED},
     )
 
 
@@ -110,37 +115,35 @@ def certificate(
     pairs: Sequence[Pair], tolerance: float, level: float = LEVEL
 ) -> Certificate | None:
     """Non-inferiority in accuracy: of a data set as it is, of several for their macro average."""
-    both = [_accuracies(pair) for pair in pairs]
-    if any(len(ours) < 2 for ours, _ in both):
+    differences = [_accuracy_differences(pair) for pair in pairs]
+    if not all(each.size for each in differences):
         return None
-    if len(both) == 1:
-        return non_inferiority(*both[0], tolerance, level)
-    return macro_certificate([ours - theirs for ours, theirs in both], tolerance, level)
+    return macro_non_inferiority(differences, tolerance, level)
 
 
-def macro_certificate(
-    differences: Sequence[Array], tolerance: float, level: float = LEVEL
-) -> Certificate:
-    """Of the mean over data sets: variances add up, degrees of freedom by Welch–Satterthwaite.
-
-    It rests on all problems, or, when a set has too few of them, on that set's.
-    """
-    sets = len(differences)
-    mean = float(np.mean([d.mean() for d in differences]))
-    variances = np.array([d.var(ddof=1) / d.size for d in differences]) / sets**2
-    spread = (variances**2 / [d.size - 1 for d in differences]).sum()
-    degrees = int(variances.sum() ** 2 / spread) if spread > 0 else 1
-    bound = mean - student_quantile(level, max(1, degrees)) * float(np.sqrt(variances.sum()))
-    least = min(d.size for d in differences)
-    problems = least if least < LEAST_PROBLEMS else sum(d.size for d in differences)
-    return Certificate(mean, bound, tolerance, level, problems)
+def uncertifiable(sizes: Mapping[str, int], rollouts: int) -> list[str]:
+    """A sentence if these problems cannot certify the usual tolerance, whatever is measured."""
+    least = problems_needed(TOLERANCE, level=LEVEL) or 0
+    few = [f"{name} ({size})" for name, size in sizes.items() if size < least]
+    if not few:
+        return []
+    usual = problems_needed(TOLERANCE, equal_policies_spread(USUAL_ACCURACY, rollouts), LEVEL)
+    return [
+        f"too few problems to certify accuracy within {100 * TOLERANCE:g} point of a base's: "
+        f"{', '.join(few)}. It needs {least} problems without any difference, and about {usual:,} "
+        f"at an accuracy of {100 * USUAL_ACCURACY:.0f} % with {rollouts} rollouts per problem."
+    ]
 
 
-def _accuracies(pair: Pair) -> tuple[Array, Array]:
-    """(P,) each in [0, 1], of the problems that are graded in both."""
+def certificate_json(found: Certificate) -> dict[str, Any]:
+    """Plain values; in files `held` is whether it passed."""
+    return {**asdict(found), "held": found.passed}
+
+
+def _accuracy_differences(pair: Pair) -> Array:
+    """(P,) each in [−1, 1], of the problems that are graded in both."""
     (ours, known), (theirs, base_known) = accuracy(pair[0]), accuracy(pair[1])
-    rows = (known > 0) & (base_known > 0)
-    return ours[rows] / 100, theirs[rows] / 100
+    return (ours - theirs)[(known > 0) & (base_known > 0)] / 100
 
 
 def _aes(weights: AesWeights, pairs: Sequence[Pair]) -> Interval | None:

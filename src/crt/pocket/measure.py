@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from crt.core.metrics import zip_ratio
+from crt.algorithm.metrics import zip_ratio
 from crt.pocket.problems import LEVELS, level_of, problems
 from crt.pocket.rollouts import Graded, rollouts
 from crt.pocket.styles import FIRST_WORD, STYLES

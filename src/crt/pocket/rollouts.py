@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from crt.engines.sampler import Sample, sample
 from crt.pocket import tokenizer as vocabulary
 from crt.pocket.model import CAP
+from crt.sampling.hf import Sample, sample
 from crt.types import Problem
 
 BOX = re.compile(r"\\boxed\{(\d+)\}")

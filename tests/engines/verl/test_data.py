@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow.parquet as pq
 
-from crt.core.batch import Batch
-from crt.engines.verl.data import problem_of, rows_of, write_parquet
-from crt.tasks.prompts import Prompt
+from crt.algorithm.batch import Batch
+from crt.data.prompts import Prompt
+from crt.training.verl.data import problem_of, rows_of, write_parquet
 from crt.types import Problem
 
 PROBLEMS = [

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from crt.core.batch import Batch
-from crt.core.methods import METHODS
-from crt.core.objectives import PrimalDual, Refine, Shorten
-from crt.engines.local import CRTTrainer
-from crt.engines.verl.hook import Row, decided, reference_columns, reference_of
+from crt.algorithm.batch import Batch
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.registry import METHODS
+from crt.training.trl.trainer import CRTTrainer
+from crt.training.verl.hook import Row, decided, reference_columns, reference_of
 from crt.types import Verdict
 
 NAMES = ("a", "b", "c")

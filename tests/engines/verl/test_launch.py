@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from crt.engines.verl.folder import Folder
-from crt.engines.verl.launch import launch
 from crt.errors import EngineError
 from crt.files import write_json
+from crt.training.verl.folder import Folder
+from crt.training.verl.launch import launch
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def verl_is(monkeypatch, tmp_path: Path, body: str) -> None:
 def test_overrides_and_modules_arrive(monkeypatch, tmp_path, folder):
     verl_is(monkeypatch, tmp_path, "print(sys.argv[1:], os.environ['VERL_USE_EXTERNAL_MODULES'])")
     assert launch({"a.b": 1, "c": "x y"}, folder, lambda: None) is True
-    assert folder.log.read_text() == "['a.b=1', \"c='x y'\"] mine,crt.train.cluster_plugin\n"
+    assert folder.log.read_text() == "['a.b=1', \"c='x y'\"] mine,crt.training.verl.plugin\n"
 
 
 def test_a_failure_is_one_sentence_with_the_last_error(monkeypatch, tmp_path, folder):
@@ -73,8 +73,8 @@ def test_it_ends_with_its_parent(monkeypatch, tmp_path, folder):
     verl_is(monkeypatch, tmp_path, f"pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
             "time.sleep(600)")  # fmt: skip
     body = (
-        "from pathlib import Path; from crt.engines.verl.launch import launch; "
-        "from crt.engines.verl.folder import Folder; "
+        "from pathlib import Path; from crt.training.verl.launch import launch; "
+        "from crt.training.verl.folder import Folder; "
         f"launch({{}}, Folder(Path({str(tmp_path)!r})), lambda: None)"
     )
     parent = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", body])

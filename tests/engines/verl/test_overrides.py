@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from crt.core.objectives import PrimalDual, Shorten
-from crt.engines.verl.folder import Folder
-from crt.engines.verl.launch import environment, shown
-from crt.engines.verl.overrides import Course, Model, modules, refuse_ours, sampling, training
-from crt.engines.verl.words import flat, words, written
+from crt.algorithm.objectives import PrimalDual, Shorten
 from crt.errors import ConfigError
 from crt.recipes import config_of, load_recipe
+from crt.training.verl.folder import Folder
+from crt.training.verl.launch import environment, shown
+from crt.training.verl.overrides import Course, Model, modules, refuse_ours, sampling, training
+from crt.training.verl.words import flat, words, written
 
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -121,13 +121,13 @@ def test_the_printed_command_is_the_started_one():
     found = overrides()
     told = shlex.split(shown(found).replace("\\\n", " "))
     assert told[-len(found) :] == words(found)
-    assert "VERL_USE_EXTERNAL_MODULES=crt.train.cluster_plugin" in told[0]
+    assert "VERL_USE_EXTERNAL_MODULES=crt.training.verl.plugin" in told[0]
 
 
 def test_the_users_modules_come_first_and_once():
     assert modules("mine,crt.p", "crt.p") == "mine,crt.p"
     outer = {"VERL_USE_EXTERNAL_MODULES": "mine"}
-    assert environment(outer)["VERL_USE_EXTERNAL_MODULES"] == "mine,crt.train.cluster_plugin"
+    assert environment(outer)["VERL_USE_EXTERNAL_MODULES"] == "mine,crt.training.verl.plugin"
 
 
 def test_every_recipe_can_be_said_in_verls_words():

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from crt.core.baselines import ThinkPrune
-from crt.core.methods import METHODS
-from crt.core.objectives import PrimalDual, Refine, Shorten
-from crt.engines.verl.state import described, frozen, objective_from, restored, saved
+from crt.algorithm.baselines import ThinkPrune
+from crt.algorithm.objectives import PrimalDual, Refine, Shorten
+from crt.algorithm.registry import METHODS
 from crt.errors import ConfigError
+from crt.training.verl.state import described, frozen, objective_from, restored, saved
 
 COLUMNS = {"reference_correct": [1, 0], "reference_length": [5, 9], "reference_truncated": [0, 0]}
 

@@ -11,11 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import trained
+
 import crt
 
-HERE = Path(__file__).parent
 ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(HERE), str(Path(crt.__file__).parents[1])]),
+    "PYTHONPATH": os.pathsep.join(
+        [
+            str(Path(of).parent)
+            for of in (__file__, trained.__file__, str(Path(crt.__file__).parent))
+        ]
+    ),
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",

@@ -7,7 +7,6 @@ environment every process ends itself with -9 in that step, before its row is wr
 
 import os
 import sys
-from pathlib import Path
 
 import accelerate.state
 from accelerate.utils import DistributedType
@@ -25,9 +24,7 @@ def init(self, *args, **kwargs):
 accelerate.state.PartialState.__init__ = init
 
 from crt.cli import main  # noqa: E402
-from crt.engines.local import CRTTrainer  # noqa: E402
-
-TRAIN_TESTS = Path(__file__).parents[2] / "train"
+from crt.training.trl.trainer import CRTTrainer  # noqa: E402
 
 _train = CRTTrainer.train
 
@@ -52,7 +49,6 @@ CRTTrainer.train = train
 
 if __name__ == "__main__":
     if "KILLED_AT" in os.environ:
-        sys.path.insert(0, str(TRAIN_TESTS))
         from trained import MOMENTS
 
         MOMENTS["before the row"](int(os.environ["KILLED_AT"]))

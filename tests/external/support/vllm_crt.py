@@ -18,9 +18,8 @@ import trl.generation.vllm_generation as trls
 import vllm
 
 from crt.cli import main
-from crt.engines.local import CRTTrainer
+from crt.training.trl.trainer import CRTTrainer
 
-TRAIN_TESTS = Path(__file__).parents[2] / "train"
 LLM, Generation = trls.LLM, trls.VLLMGeneration
 _log, _generate = CRTTrainer.log, Generation.generate
 if "SHARDED" in os.environ:
@@ -71,7 +70,6 @@ if "STALE" in os.environ:
 
 if __name__ == "__main__":
     if "KILLED_AT" in os.environ:
-        sys.path.insert(0, str(TRAIN_TESTS))
         from trained import MOMENTS
 
         MOMENTS["before the row"](int(os.environ["KILLED_AT"]))

@@ -1,0 +1,143 @@
+"""Two stages: when Stage I is over, where Stage II starts, and what a run hands over."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crt.algorithm.guard import EDGE
+from crt.algorithm.objectives import Refine, Shorten, require_between
+
+Start = Literal["feasible", "plausible"]
+"""What Stage II starts from: Stage I's shortest checkpoint that keeps the guard, or the shortest
+that may, within the noise of its measurement. Stage II raises accuracy, so what a start lacks can
+be made good; the length of a longer one stays."""
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """Stage I ends when the smoothed mean length improved too little over the last `window` steps.
+
+    The paper says "once improvement in response length saturates" and gives no rule; this is ours.
+    """
+
+    smoothing: float = 0.9
+    improvement: float = 0.02
+    window: int = 20
+    at_least: int = 40
+    latest: float = 0.7  # of all steps, or of the run's tokens
+
+    def __post_init__(self) -> None:
+        require_between("smoothing", self.smoothing, 0.0, 0.999)
+        require_between("improvement", self.improvement, 0.0, 1.0)
+        require_between("window", self.window, 1, 1e6)
+        require_between("at_least", self.at_least, 0, 1e6)
+        require_between("latest", self.latest, 0.0, 1.0)
+
+    def reached(
+        self, mean_tokens: Sequence[float], total_steps: int, tokens_spent: float = 0.0
+    ) -> bool:
+        """After these steps' mean lengths, one a step from the first, is Stage I over?
+
+        `tokens_spent` is the share of the run's token budget that is used, 0 without one.
+        """
+        done = len(mean_tokens)
+        if max(done / total_steps, tokens_spent) >= self.latest:
+            return True
+        if done < self.at_least or done <= self.window:
+            return False
+        level = smoothed(mean_tokens, self.smoothing)
+        before, now = level[-1 - self.window], level[-1]
+        return now > (1.0 - self.improvement) * before
+
+
+def smoothed(values: Sequence[float], past: float) -> list[float]:
+    """Exponential average that starts at the first value."""
+    level: list[float] = []
+    for value in values:
+        level.append(past * level[-1] + (1.0 - past) * value if level else value)
+    return level
+
+
+@dataclass(frozen=True)
+class TwoStage:
+    """CRT: Stage I until length saturates, then Stage II from its shortest feasible checkpoint."""
+
+    shorten: Shorten = field(default_factory=Shorten)
+    refine: Refine = field(default_factory=Refine)
+    saturation: Saturation = field(default_factory=Saturation)
+    start: Start = "feasible"
+
+    def __post_init__(self) -> None:
+        if self.saturation.latest >= 1:
+            raise ValueError(
+                "saturation.latest = 1 leaves no step for Stage II: set it below 1, "
+                'or use type = "crt_1s" for Stage I alone'
+            )
+
+
+EQUALLY_SHORT = 0.05  # a twentieth more tokens is no reason to take the less accurate one
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checkpoint and what was measured of it; below 0 its margin breaks the guard."""
+
+    step: int
+    accuracy: float
+    length: float
+    margin: float
+    standard_error: float = 0.0  # of the margin
+
+    @property
+    def feasible(self) -> bool:
+        """Accuracy at the floor or above, by more than the measurement's own noise."""
+        return is_feasible(self.margin, self.standard_error)
+
+    @property
+    def plausible(self) -> bool:
+        """Accuracy at the floor or above, or below it by no more than the measurement's noise."""
+        return self.margin >= -self.standard_error - EDGE
+
+
+def is_feasible(margin: float, standard_error: float) -> bool:
+    """The burden of proof is the checkpoint's: the noisier its measurement, the harder it is."""
+    return margin >= standard_error - EDGE
+
+
+def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
+    """Checkpoints by their records, step → record, without those that could not be graded."""
+    return [
+        Candidate(
+            step,
+            record["accuracy"],
+            record["tokens"],
+            record["margin"],
+            record.get("standard_error", 0.0),
+        )
+        for step, record in records.items()
+        if record.get("margin") is not None
+    ]
+
+
+def shortest_feasible(candidates: Sequence[Candidate]) -> Candidate:
+    """The shortest that keeps the guard; if none does, the shortest that may."""
+    feasible = [candidate for candidate in candidates if candidate.feasible]
+    return _shortest(feasible) if feasible else shortest_plausible(candidates)
+
+
+def shortest_plausible(candidates: Sequence[Candidate]) -> Candidate:
+    """The shortest that may keep the guard; if none may, the one that breaks it least.
+
+    A long one whose figure is better by noise alone is no better.
+    """
+    if not candidates:
+        raise ValueError("There is no checkpoint to choose from.")
+    plausible = [candidate for candidate in candidates if candidate.plausible]
+    return _shortest(plausible) if plausible else max(candidates, key=lambda c: (c.margin, -c.step))
+
+
+def _shortest(candidates: Sequence[Candidate]) -> Candidate:
+    """Of those that are as good as equally short the most accurate."""
+    limit = (1 + EQUALLY_SHORT) * min(candidate.length for candidate in candidates)
+    short = [candidate for candidate in candidates if candidate.length <= limit]
+    return max(short, key=lambda c: (c.accuracy, -c.length, -c.step))

@@ -1,0 +1,352 @@
+"""One table of data sets, and `load(name, split)`: problems from the hub, a folder or a file."""
+
+import hashlib
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from crt.data import formats, sources
+from crt.errors import DataError, did_you_mean
+from crt.types import Problem
+
+FAULTS_KEPT = 5
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Problems, where they came from, and how many rows were left out, with a few reasons."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    origin: str
+    skipped: int = 0
+    faults: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """A SHA-256 of the problems in their order, for manifests."""
+        return content_hash(self.problems)
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self.problems)
+
+
+@dataclass(frozen=True)
+class HubSplit:
+    """Where a split is on the hub; several configs are read one after the other."""
+
+    id: str
+    split: str
+    configs: tuple[str | None, ...] = (None,)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A named data set: its splits on the hub, and how its rows become problems."""
+
+    hub: Mapping[str, HubSplit] = field(default_factory=dict[str, HubSplit])
+    licence: str = ""
+    read: Callable[[formats.Fields], Problem] = formats.read_plain
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Where a field is, if not where `formats.COLUMNS` says."""
+    files: tuple[str, ...] = ()
+    """Further names of its local file."""
+    prefix: str = ""
+    """What a bare number or a hash is appended to, to be an id."""
+    corrections: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How a question starts -> its answer."""
+    generator: str = ""
+    """module:function(split, count, seed) -> list[Problem]"""
+
+
+_MATH = (
+    "algebra",
+    "counting_and_probability",
+    "geometry",
+    "intermediate_algebra",
+    "number_theory",
+    "prealgebra",
+    "precalculus",
+)
+
+DATASETS: dict[str, DataSet] = {
+    "gsm8k": DataSet(
+        {split: HubSplit("openai/gsm8k", split, ("main",)) for split in ("train", "test")},
+        "MIT",
+        formats.read_gsm8k,
+    ),
+    "math": DataSet(
+        {split: HubSplit("EleutherAI/hendrycks_math", split, _MATH) for split in ("train", "test")},
+        "MIT",
+        corrections={  # the source's box is empty; 0 by the solutions' own argument
+            "For any integer $n>1$, the number of prime numbers greater than $n!+1$": "0",
+            "You are given a sequence of $58$ terms; each term has the form $P+n$": "0",
+        },
+    ),
+    "math500": DataSet({"test": HubSplit("HuggingFaceH4/MATH-500", "test")}, "MIT"),
+    "sat_math": DataSet(
+        {"test": HubSplit("hails/agieval-sat-math", "test")},
+        "MIT",
+        formats.read_multiple_choice,
+        {"question": ("stem", "query"), "answer": ("answer", "gold")},
+        files=("sat_math_agieval",),
+    ),
+    "sat_math32": DataSet(  # SAT May 2023 without figures: the 32 of the paper's harness
+        {"test": HubSplit("mcaleste/sat_multiple_choice_math_may_23", "train")},
+        "unknown",
+        formats.read_multiple_choice,
+        {
+            "question": ("stem", "Question"),
+            "answer": ("answer", "Answer"),
+            "options": ("options", "Possible Answers"),
+        },
+        files=("sat_math_srl32",),
+    ),
+    "amc23": DataSet({"test": HubSplit("math-ai/amc23", "test")}, "problems: MAA"),
+    "aime24": DataSet({"test": HubSplit("HuggingFaceH4/aime_2024", "train")}, "problems: MAA"),
+    "olympiadbench": DataSet(
+        {"test": HubSplit("Hothan/OlympiadBench", "train", ("OE_TO_maths_en_COMP",))},
+        "Apache-2.0",
+        formats.read_olympiad,
+        {
+            "answer": ("final_answer", "raw_answer", "answer"),
+            "multiple": ("is_multiple_answer",),
+            "tolerance": ("error",),
+        },
+        prefix="olympiad",
+        corrections={  # `t(0,4]` and `\frac{1}{2},\sqrt{x}` in the source
+            "A circle $\\omega$ of radius 1 is given. A collection $T$ of triangles": "(0,4]",
+            "If $\\log _{2} x-2 \\log _{2} y=2$, determine $y$": "\\frac{1}{2}\\sqrt{x}",
+        },
+    ),
+    "pocket": DataSet(licence="Apache-2.0", generator="crt.pocket.problems:problems"),
+}
+POCKET_SPLITS = ("train", "validation", "test")
+POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The parts of `name[/split][:count]`."""
+
+    name: str
+    split: str
+    count: int | None
+
+
+def load(
+    name: str,
+    split: str | None = None,
+    folder: Path | str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    seed: int = 0,
+    skip_bad: bool = False,
+    load_dataset: Callable[..., Any] | None = None,
+) -> Loaded:
+    """The problems of a named set, a hub id or a data file; `name:200` is a seeded subset.
+
+    A file of that name in `folder` (or in the folder `CRT_DATA` names) wins over the hub. `columns`
+    says in which column a field is: `{"question": "prompt"}`.
+    """
+    selection = parse(name, split)
+    dataset = find_dataset(selection, config)
+    if dataset.generator:
+        generated = _generate(dataset.generator, selection, seed)
+        return Loaded(name, tuple(generated), dataset.generator)
+    path = local_file(selection, dataset, data_folder(folder))
+    if path:
+        rows, origin = sources.read_file(path), str(path)
+    else:
+        hub = dataset.hub[selection.split]
+        rows = sources.read_hub(hub.id, hub.configs, hub.split, revision, load_dataset)
+        origin = f"{hub.id}@{revision or 'main'}"
+    problems, faults = _read_problems(rows, selection.name, dataset, columns or {}, skip_bad)
+    if not problems:
+        raise DataError(f"{origin} has no usable problem: {faults[0] if faults else 'it is empty'}")
+    if selection.count is not None:
+        problems = _subset(problems, selection.count, seed, name)
+    return Loaded(name, tuple(problems), origin, len(faults), tuple(faults[:FAULTS_KEPT]))
+
+
+def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> Loaded:
+    """Several sets as one, in order: `["gsm8k", "math"]` is the paper's training data."""
+    parts = [load(name, None if names_split(name) else split, **options) for name in names]
+    problems = tuple(problem for part in parts for problem in part)
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise DataError(f"problem {problem.id!r} is in {', '.join(names)} more than once")
+        seen.add(problem.id)
+    return Loaded(
+        "+".join(names),
+        problems,
+        ", ".join(part.origin for part in parts),
+        sum(part.skipped for part in parts),
+        tuple(fault for part in parts for fault in part.faults),
+    )
+
+
+def names_split(name: str) -> bool:
+    """Whether it is a named set's name with its split: `gsm8k/train`, but not `owner/name`."""
+    return "/" in name and name.partition("/")[0] in DATASETS
+
+
+def parse(name: str, split: str | None = None) -> Selection:
+    """The parts of `gsm8k/train:100`; a split given twice must be the same."""
+    base, _, count = name.rpartition(":") if re.search(r":\d+$", name) else (name, "", "")
+    if names_split(base):
+        head, _, own = base.partition("/")
+        if split not in (None, own):
+            raise DataError(f"{name!r} names the split {own!r}, but {split!r} was asked for")
+        base, split = head, own
+    if count and int(count) == 0:
+        raise DataError(f"{name!r} asks for no problems: the count must be at least 1")
+    return Selection(base, split or "test", int(count) if count else None)
+
+
+def data_folder(folder: Path | str | None) -> Path | None:
+    """The folder given, or the one `CRT_DATA` names; None if there is neither."""
+    chosen = folder or os.environ.get("CRT_DATA")
+    if not chosen:
+        return None
+    if not Path(chosen).is_dir():
+        variable = "" if folder else "CRT_DATA="
+        raise DataError(f"{variable}{chosen} is not a folder: give one with the data files in it")
+    return Path(chosen)
+
+
+def local_file(selection: Selection, dataset: DataSet, folder: Path | None) -> Path | None:
+    """The data file itself, or the set's file in the folder, or None for the hub."""
+    if selection.name not in DATASETS:
+        return Path(selection.name) if not dataset.hub else None
+    if folder is None:
+        return None
+    stems = [f"{selection.name}_{selection.split}", f"{selection.name}/{selection.split}"]
+    if len(dataset.hub) == 1:
+        stems += [selection.name, *dataset.files]
+    files = (folder / f"{stem}{suffix}" for stem in stems for suffix in sources.READERS)
+    return next((file for file in files if file.is_file()), None)
+
+
+def content_hash(problems: Sequence[Problem]) -> str:
+    """A SHA-256 of everything the problems say, in their order."""
+    return digest(*(json.dumps(asdict(problem), sort_keys=True) for problem in problems))
+
+
+def digest(*texts: str) -> str:
+    """A SHA-256 that is the same on every machine and in every run."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def find_dataset(selection: Selection, config: str | None = None) -> DataSet:
+    """The table's entry, or one made for a data file or a hub id."""
+    name, split = selection.name, selection.split
+    if name in DATASETS:
+        dataset = DATASETS[name]
+        splits = tuple(dataset.hub) or POCKET_SPLITS
+        if split not in splits:
+            raise DataError(f"{name} has no split {split!r}: it has {' and '.join(splits)}")
+        return replace(dataset, prefix=dataset.prefix or name)
+    if Path(name).suffix in sources.READERS:
+        return DataSet(prefix=Path(name).stem)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return DataSet({split: HubSplit(name, split, (config,))}, prefix=name.rpartition("/")[2])
+    raise DataError(
+        f"{name!r} is no data set, no data file and no hub id (owner/name). "
+        f"{did_you_mean(name, DATASETS)}"
+    )
+
+
+def _generate(generator: str, selection: Selection, seed: int) -> Sequence[Problem]:
+    """Problems from a function that is imported only when it is needed."""
+    module, _, function = generator.partition(":")
+    try:
+        generate = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise DataError(f"{selection.name} is not in this installation: {error}") from None
+    return generate(selection.split, selection.count or POCKET_COUNT, seed)
+
+
+def _read_problems(
+    rows: Iterable[sources.Row],
+    source: str,
+    dataset: DataSet,
+    columns: Mapping[str, str],
+    skip_bad: bool,
+) -> tuple[list[Problem], list[str]]:
+    """The problems, and the faults of the rows left out; without `skip_bad` the first raises."""
+    unknown = sorted(set(columns) - set(formats.COLUMNS))
+    if unknown:
+        fields = ", ".join(formats.COLUMNS)
+        raise DataError(f"no field {unknown[0]!r} to map a column to: use {fields}")
+    own = {field: (column,) for field, column in columns.items()}
+    where = {**formats.COLUMNS, **dataset.columns, **own}
+    problems: list[Problem] = []
+    faults: list[str] = []
+    seen: set[str] = set()
+    for row in rows:
+        try:
+            if row.fault:
+                raise DataError(row.fault)
+            _require_columns(row.value, columns.values())
+            fields = _corrected(formats.select_fields(row.value, where), dataset.corrections)
+            problem = dataset.read(fields)
+            problem_id = _problem_id(fields["id"], problem, dataset.prefix, seen)
+            problems.append(replace(problem, id=problem_id, source=source))
+        except DataError as error:
+            fault = f"{row.place}: {error}"
+            if not skip_bad:
+                raise DataError(f"{fault}; mend the row, or go on without it: --skip-bad") from None
+            faults.append(fault)
+    return problems, faults
+
+
+def _require_columns(row: Mapping[str, Any], columns: Iterable[str]) -> None:
+    for column in columns:
+        if column not in row:
+            present = ", ".join(map(str, row)) or "none"
+            raise DataError(f"no column {column!r} (columns: {present})")
+
+
+def _corrected(fields: dict[str, Any], corrections: Mapping[str, str]) -> dict[str, Any]:
+    question = fields["question"]
+    for start, answer in corrections.items():
+        if isinstance(question, str) and question.startswith(start):
+            return {**fields, "answer": answer}
+    return fields
+
+
+def _problem_id(own: Any, problem: Problem, prefix: str, seen: set[str]) -> str:
+    """The source's own id, or a hash of the content, which reordering a file does not change."""
+    if own is not None and own != "":
+        if isinstance(own, bool) or not isinstance(own, str | int):
+            raise DataError(f"id {own!r} is neither text nor a whole number")
+        problem_id = f"{prefix}-{own}" if str(own).isdigit() else str(own)
+        if problem_id in seen:
+            raise DataError(f"the id {problem_id!r} was used before")
+    else:
+        base = f"{prefix}-{digest(problem.question, problem.answer)[:12]}"
+        problem_id, copy = base, 1
+        while problem_id in seen:  # the same row again: a duplicate to report, not a fault
+            copy += 1
+            problem_id = f"{base}-{copy}"
+    seen.add(problem_id)
+    return problem_id
+
+
+def _subset(problems: Sequence[Problem], count: int, seed: int, name: str) -> list[Problem]:
+    """`count` problems by seed, whatever their order; a smaller count is a prefix of a larger."""
+    if count > len(problems):
+        raise DataError(f"{name!r} asks for {count} problems, but there are {len(problems)}")
+    return sorted(problems, key=lambda problem: digest(str(seed), problem.id))[:count]

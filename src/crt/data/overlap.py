@@ -1,0 +1,89 @@
+"""Questions that occur twice: inside a set, and between sets (training data in a test)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from crt.types import Problem
+
+Group = tuple[Problem, ...]
+
+NEAR = 0.6  # ours: share of the shorter question's runs that the other must have
+RUN = 6  # words, numbers or signs in a run
+BOILERPLATE = 50  # a run in more problems than this says nothing
+
+_SPACING = re.compile(
+    r"\\(?:[,;:! >]|(?:q?quad|left|right|displaystyle|limits)(?![a-zA-Z]))|[~$]|\\[()\[\]]"
+)
+_DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
+_WORD = re.compile(r"[a-z]+|\d+|[^\sa-z\d]")
+
+
+def fingerprint(question: str) -> str:
+    """The question without white space, case, LaTeX spacing and math delimiters."""
+    return "".join(_plain(question).split())
+
+
+def duplicates(problems: Iterable[Problem]) -> list[Group]:
+    """Groups of problems that ask the same, in order of their first."""
+    groups: dict[str, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(fingerprint(problem.question), []).append(problem)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def overlap(first: Iterable[Problem], second: Iterable[Problem]) -> list[Group]:
+    """Pairs of a problem of the first set and one of the second that ask the same."""
+    by_fingerprint = {fingerprint(problem.question): problem for problem in second}
+    pairs = ((problem, by_fingerprint.get(fingerprint(problem.question))) for problem in first)
+    return [(ours, theirs) for ours, theirs in pairs if theirs is not None]
+
+
+def near_duplicates(problems: Sequence[Problem], share: float = NEAR) -> list[Group]:
+    """Pairs inside a set that are nearly, but not exactly, the same question."""
+    place = {problem.id: i for i, problem in enumerate(problems)}
+    pairs = near_overlap(problems, problems, share)
+    return [(a, b) for a, b in pairs if place[a.id] < place[b.id]]
+
+
+def near_overlap(
+    first: Iterable[Problem], second: Sequence[Problem], share: float = NEAR
+) -> list[Group]:
+    """Pairs that are nearly the same: `share` of the shorter one's runs of words are in the other.
+
+    Another closing sentence or another number is found; the same thought in new words is not.
+    """
+    theirs = [_runs(problem.question) for problem in second]
+    holders: dict[tuple[str, ...], list[int]] = {}
+    for index, runs in enumerate(theirs):
+        for run in runs:
+            holders.setdefault(run, []).append(index)
+    pairs: list[Group] = []
+    for problem in first:
+        runs = _runs(problem.question)
+        lists = (holders.get(run, []) for run in runs)
+        shared = Counter(i for indices in lists if len(indices) <= BOILERPLATE for i in indices)
+        near = (i for i, n in shared.items() if n >= share * min(len(runs), len(theirs[i])))
+        pairs += [(problem, second[i]) for i in sorted(near) if not _same(problem, second[i])]
+    return pairs
+
+
+def disagree(group: Group) -> bool:
+    """Whether the same question has answers written differently: one gold may be wrong."""
+    return len({fingerprint(problem.answer) for problem in group}) > 1
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", text)
+    text = re.sub(r"\{(\w)\}", r"\1", text)  # x^{4} is x^4
+    return _SPACING.sub("", text).casefold()
+
+
+def _same(first: Problem, second: Problem) -> bool:
+    return fingerprint(first.question) == fingerprint(second.question)
+
+
+def _runs(question: str) -> set[tuple[str, ...]]:
+    """The question's runs of words, without its drawings."""
+    words = _WORD.findall(_plain(_DRAWING.sub(" ", question)))
+    return {tuple(words[i : i + RUN]) for i in range(len(words) - RUN + 1)}

@@ -1,0 +1,594 @@
+"""LaTeX answers as trees: what is written, before anything is computed."""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from crt.grading.latex import Token, join_thousands, normalise, tokenise, words
+from crt.grading.units import SCALES, may_be_unit
+
+MAX_DEPTH = 50  # deeper nesting is no answer, and would use up the stack of a caller
+MAX_TOKENS = 1500
+MAX_DIGITS = 400
+
+ZERO = Fraction(0)
+CONSTANTS = {"pi", "e", "i", "infty"}
+
+
+class Node(NamedTuple):
+    """One piece of an answer.
+
+    Values: number, name, add, mul, div, pow, neg, plusminus, call, base. Around values: unit,
+    relation, ratio, list, bracket, union, matrix, row, word. `unread` could not be parsed.
+    """
+
+    kind: str
+    parts: "tuple[Node, ...]" = ()
+    text: str = ""
+    number: Fraction = ZERO
+
+
+def number(value: Fraction | int) -> Node:
+    """A number as a node."""
+    return Node("number", number=Fraction(value))
+
+
+def name(text: str) -> Node:
+    """A name as a node."""
+    return Node("name", text=text)
+
+
+def negated(node: Node) -> Node:
+    """The node with a minus sign."""
+    return Node("neg", (node,))
+
+
+def all_nodes(tree: Node) -> list[Node]:
+    """The tree and everything in it, from the top down."""
+    nodes = [tree]
+    for node in nodes:
+        nodes += node.parts
+    return nodes
+
+
+def variables(tree: Node) -> set[str]:
+    """The names in a tree that are no constants."""
+    return {node.text for node in all_nodes(tree) if node.kind == "name"} - CONSTANTS
+
+
+def kinds(tree: Node) -> set[str]:
+    """The kinds of nodes in a tree, and the names of its functions."""
+    nodes = all_nodes(tree)
+    return {node.kind for node in nodes} | {node.text for node in nodes if node.kind == "call"}
+
+
+class Parsed(NamedTuple):
+    """An answer as a tree; `joined` says that `1,234` was taken for one number."""
+
+    tree: Node
+    joined: bool
+
+
+@lru_cache(maxsize=20_000)
+def parse(answer: str, thousands: bool = True) -> Parsed:
+    """The tree of an answer; what cannot be parsed becomes a node `unread`, never an error."""
+    text = normalise(answer)
+    if text is None:
+        return Parsed(Node("unread", text=answer), False)
+    joined = join_thousands(text) if thousands else text
+    tokens = tokenise(joined)
+    tree = _parse_tokens(tokens) if 0 < len(tokens) <= MAX_TOKENS else None
+    return Parsed(tree or Node("unread", text=_to_latex(tokens)), joined != text)
+
+
+def _parse_tokens(tokens: list[Token]) -> Node | None:
+    try:
+        parser = Parser(list(tokens))
+        tree = parser.answer()
+        parser.expect_end()
+    except (Unreadable, ZeroDivisionError, OverflowError):
+        return None
+    return tree if _depth(tree) <= MAX_DEPTH else None
+
+
+def _depth(node: Node) -> int:
+    """How deep a tree is, counted without recursion: `5!!!…` is deep without any bracket."""
+    level, depth = [node], 0
+    while level:
+        level, depth = [part for node in level for part in node.parts], depth + 1
+    return depth
+
+
+def _to_latex(tokens: list[Token]) -> str:
+    """LaTeX again, with words in small letters, for comparing and for another parser."""
+    pieces: list[str] = []
+    for token in tokens:
+        if token.kind in ("command", "function"):
+            pieces.append("\\" + token.text.removeprefix("\\") if token.text != "\\" else r"\\")
+        else:
+            pieces.append(rf"\text{{{token.text.lower()}}}" if token.kind == "word" else token.text)
+    return " ".join(pieces)
+
+
+class Unreadable(ValueError):
+    """The answer does not follow the grammar; caught by `parse`."""
+
+
+CURRENCIES = {"$": "dollar", "euro": "euro", "pounds": "sterling", "yen": "yen", "rupee": "rupee"}
+_RELATIONS = {"=", "<", ">", "le", "ge", "ne", "approx", "in", "equiv", "sim", "subset"}
+_GREEK = words(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+    "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell hbar pi "
+    "infty mho top R"
+)
+_ACCENTS = words("overline bar vec hat tilde overrightarrow widehat underline")
+_LABELS = {"angle", "triangle", "measuredangle"}
+_STARTS = _GREEK | _ACCENTS | _LABELS
+_STARTS |= {"frac", "sqrt", "binom", r"\{", "lfloor", "lceil", "begin", "emptyset"}
+_FUNCTION_NAMES = set("fghFGHPN")  # followed by a bracket these are functions, not factors
+_COUNTS = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve"),
+]
+_SINGLE_LETTER_UNITS = set("msghlLNJWKCFAVt")
+_CLOSINGS = {"(": (")", "]"), "[": ("]", ")")}
+_MATRICES = {"pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"}
+_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_END = Token("end", "")
+
+
+class Parser:
+    """Recursive descent over the tokens, one method per level of the grammar."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.position = 0
+        self.depth = 0
+        self.bars = 0  # open |…|: the next bar closes
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.position] if self.position < len(self.tokens) else _END
+
+    def take(self) -> Token:
+        if self.position == len(self.tokens):
+            raise Unreadable("it ends too soon")
+        self.position += 1
+        return self.tokens[self.position - 1]
+
+    def accept(self, *texts: str) -> str:
+        """Takes the next token if it is one of these signs or commands; "" if it is not."""
+        token = self.next
+        if token.kind in ("sign", "command", "comma") and token.text in texts:
+            self.position += 1
+            return token.text
+        return ""
+
+    def expect(self, *texts: str) -> str:
+        text = self.accept(*texts)
+        if not text:
+            raise Unreadable(f"expected {texts}, not {self.next.text!r}")
+        return text
+
+    def expect_end(self) -> None:
+        if self.position < len(self.tokens):
+            raise Unreadable(f"left over: {self.next.text!r}")
+
+    def enter(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable("too deeply nested")
+
+    # Lists, relations, unions, ratios, sums
+
+    def answer(self) -> Node:
+        """item, item; item … and item"""
+        self.enter()
+        items = [self.item()]
+        while self.next.kind == "comma":
+            while self.next.kind == "comma":
+                self.take()
+            items.append(self.item())
+        self.depth -= 1
+        return items[0] if len(items) == 1 else Node("list", tuple(items))
+
+    def item(self) -> Node:
+        """side = side ≤ side …; `≈ 5` alone is 5."""
+        if self.next.text in ("approx", "=") and self.position == 0:
+            self.take()
+        sides, relations = [self.union()], []
+        while self.next.kind in ("sign", "command") and self.next.text in _RELATIONS:
+            relations.append(self.take().text)
+            sides.append(self.union())
+        return Node("relation", tuple(sides), " ".join(relations)) if relations else sides[0]
+
+    def union(self) -> Node:
+        parts = [self.ratio()]
+        while self.accept("cup"):
+            parts.append(self.ratio())
+        return parts[0] if len(parts) == 1 else Node("union", tuple(parts))
+
+    def ratio(self) -> Node:
+        parts, last_tokens = [self.sum()], [self.tokens[self.position - 1].text]
+        while self.accept(":"):
+            parts.append(self.sum())
+            last_tokens.append(self.tokens[self.position - 1].text)
+        return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts), ":".join(last_tokens))
+
+    def sum(self) -> Node:
+        terms = [self.signed(self.accept("+", "-", "pm", "mp"))]
+        while sign := self.accept("+", "-", "pm", "mp"):
+            terms.append(self.signed(sign))
+        if len(terms) > 1 and any(term.kind == "word" for term in terms):
+            raise Unreadable("a word in a sum")
+        return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+
+    def signed(self, sign: str) -> Node:
+        """A term with its sign; a second sign (`--5`) is a sign of the term."""
+        inner = self.accept("+", "-") if sign else ""
+        self.enter()
+        term = self.measured(self.signed(inner) if inner else self.product())
+        self.depth -= 1
+        if sign == "-":
+            return negated(term)
+        return Node("plusminus", (term,), sign) if sign in ("pm", "mp") else term
+
+    def measured(self, value: Node) -> Node:
+        """A value with the unit, percent sign or scale word that follows it."""
+        while self.next.kind in ("word", "letter") and self.next.text.lower() in SCALES:
+            value = Node("mul", (value, number(SCALES[self.take().text.lower()])))
+        if self.next.text == "%" or self.next.text.lower() in ("percent", "percentage", "pct"):
+            self.take()
+            return Node("unit", (value,), "%")
+        if currency := self.accept(*CURRENCIES):  # 5 € as well as € 5
+            return Node("unit", (value,), CURRENCIES[currency])
+        unit = self.unit()
+        if not unit:
+            return value
+        if value.kind in ("word", "unit") or not may_be_unit(unit):
+            raise Unreadable(f"{unit!r} is no unit")
+        return Node("unit", (value,), unit)
+
+    def unit(self) -> str:
+        """The words after a value, with their powers: `cm^2`, `square feet`, `miles per hour`."""
+        words: list[str] = []
+        while self.next.kind in ("word", "letter") or (words and self.next.text in ("/", "^")):
+            token = self.take()
+            if token.text != "^":
+                words.append(token.text)
+                continue
+            power = self.argument()
+            if power.kind != "number" or power.number not in (2, 3):
+                raise Unreadable("not the power of a unit")
+            words[-1] += f"^{power.number}"
+        if words[-1:] == ["/"]:
+            raise Unreadable("a unit that ends in a slash")
+        return " ".join(words)
+
+    # Products
+
+    def product(self) -> Node:
+        """Factors, written with signs or side by side; `/` divides by the next factor alone."""
+        product = self.factor()
+        while True:
+            if self.accept("*"):
+                sign = self.accept("-", "+")
+                factor = self.factor()
+                product = _multiplied(product, negated(factor) if sign == "-" else factor)
+            elif self.accept("/"):
+                product = Node("div", (product, self.factor()))
+            elif self.at_factor():
+                product = self.adjacent(product)
+            else:
+                return product
+
+    def at_factor(self) -> bool:
+        """Can the next token begin a factor that stands beside another one?"""
+        token = self.next
+        match token.kind:
+            case "number" | "name" | "function":
+                return True
+            case "letter":
+                return token.text not in _SINGLE_LETTER_UNITS
+            case "sign":
+                return token.text in "([{" or (token.text == "|" and self.bars == 0)
+            case _:
+                return token.kind == "command" and token.text in _STARTS
+
+    def adjacent(self, left: Node) -> Node:
+        """Two factors side by side: a mixed number (1 1/2, 1\\frac12) or a product."""
+        whole = left.number.denominator == 1 and left.kind == "number"
+        if self.next.kind == "number" and self.tokens[self.position - 1].text not in ")]}":
+            if not (whole and self.next.spaced):
+                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
+            upper = self.factor()
+            self.expect("/")
+            right = Node("div", (upper, self.factor()))
+            if not _is_proper_fraction(right):
+                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
+            return Node("add", (left, right))
+        is_fraction = self.next.text == "frac"
+        right = self.factor()
+        if whole and is_fraction and _is_proper_fraction(right):
+            return Node("add", (left, right))
+        return _multiplied(left, right)
+
+    def factor(self) -> Node:
+        """An atom with its powers, factorials and base."""
+        first = self.next
+        node = self.atom()
+        while True:
+            if self.accept("^"):
+                node = self.raised(node)
+            elif self.next.text == "_" and node.kind == "number":
+                self.take()
+                node = _numeral(first.text, self.argument())
+            elif self.accept("!"):
+                node = Node("call", (node,), "factorial")
+            else:
+                return node
+
+    def raised(self, base: Node) -> Node:
+        r"""A power; `^\circ` is the unit degree."""
+        following = [t.text for t in self.tokens[self.position : self.position + 3]]
+        if following[:1] == ["circ"] or following == ["{", "circ", "}"]:
+            self.position += 1 if following[0] == "circ" else 3
+            return Node("unit", (base,), "degree")
+        sign = self.accept("-", "+")
+        exponent = self.operand()
+        return Node("pow", (base, negated(exponent) if sign == "-" else exponent))
+
+    def argument(self) -> Node:
+        r"""What a command is applied to: a group, or one token; of `\frac12` one digit each."""
+        token = self.next
+        if token.kind != "number" or len(token.text) == 1:
+            return self.operand()
+        if not token.text.isdigit():
+            raise Unreadable("a command needs braces here")
+        self.tokens[self.position] = Token("number", token.text[1:])
+        return number(int(token.text[0]))
+
+    def operand(self) -> Node:
+        """A group or one atom, all digits of a number included: `x^10` is meant as x¹⁰."""
+        if self.next.text in ("max", "min"):
+            return name(self.take().text)
+        return self.atom()
+
+    # Atoms
+
+    def atom(self) -> Node:
+        """The smallest piece that has a value of its own."""
+        self.enter()
+        token = self.take()
+        match token.kind:
+            case "number":
+                node = self.literal(token)
+            case "name" | "letter":
+                node = self.named(token.text)
+            case "word":
+                node = self.phrase(token)
+            case "function":
+                node = self.root() if token.text == "sqrt" else self.function(token.text)
+            case "sign":
+                node = self.bracket(token.text)
+            case "command":
+                node = self.command(token.text)
+            case _:
+                raise Unreadable(f"{token.text!r} begins nothing")
+        self.depth -= 1
+        return node
+
+    def literal(self, token: Token) -> Node:
+        r"""A number; `0.1\overline{6}` repeats for ever."""
+        if len(token.text) > MAX_DIGITS or re.search(r"[eE][+-]?\d{4}", token.text):
+            raise Unreadable("too many digits")
+        value = Fraction(token.text)
+        following = [t.text for t in self.tokens[self.position : self.position + 2]]
+        if following in ([".", "overline"], [".", "bar"]):
+            self.take()  # `0.\overline{3}`: the point stands alone
+        elif self.next.text not in ("overline", "bar") or self.next.spaced:
+            return number(value)
+        self.take()
+        self.expect("{")
+        digits = self.take().text
+        self.expect("}")
+        if not digits.isdigit() or len(digits) > 60:
+            raise Unreadable("not digits that repeat")
+        places = len(token.text.partition(".")[2])
+        return number(value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
+
+    def named(self, text: str) -> Node:
+        """A variable with its subscript and primes, or a function such as f(x)."""
+        if self.accept("_"):
+            text += "_" + self.subscript()
+        while self.accept("'"):
+            text += "'"
+        if text[0] in _FUNCTION_NAMES and self.next.text == "(":
+            return Node("call", (self.atom(),), text)
+        return name(text)
+
+    def subscript(self) -> str:
+        """A subscript as it is written: it names, it is not computed."""
+        if not self.accept("{"):
+            return self.take().text
+        text, depth = "", 1
+        while depth:
+            token = self.take()
+            depth += (token.text == "{") - (token.text == "}")
+            text += token.text if depth else ""
+        return text
+
+    def phrase(self, token: Token) -> Node:
+        """Words that stand for themselves: `no solution`."""
+        words = [token.text]
+        while self.next.kind in ("word", "letter"):
+            words.append(self.take().text)
+        text = " ".join(words).lower().strip(" .")
+        return number(_COUNTS.index(text)) if text in _COUNTS else Node("word", text=text)
+
+    def command(self, text: str) -> Node:
+        """A LaTeX command that is a value, or begins one."""
+        if text in ("frac", "binom"):
+            parts = (self.argument(), self.argument())
+            return Node("div", parts) if text == "frac" else Node("call", parts, "binom")
+        if text in _GREEK:
+            return self.named(text)
+        if text in _ACCENTS:
+            return name(f"{text}({_spelling(self.argument())})")
+        if text in _LABELS:  # \angle ABC: one name
+            letters = ""
+            while self.next.kind in ("name", "letter"):
+                letters += _spelling(self.named(self.take().text))
+            return name(f"{text} {letters}")
+        if text in CURRENCIES:
+            return Node("unit", (self.factor(),), CURRENCIES[text])
+        if text == "emptyset":
+            return Node("bracket", (), "{}")
+        return self.bracket(text)
+
+    # Brackets, matrices and functions
+
+    def bracket(self, opening: str) -> Node:
+        """What stands in a bracket that has just been opened."""
+        match opening:
+            case "{":  # a group is no bracket: nothing to see in print
+                return self.inside("}")[0]
+            case "(" | "[":
+                return self.interval(opening)
+            case r"\{":
+                return self.set()
+            case "|":
+                self.bars += 1
+                inside = self.sum()
+                self.bars -= 1
+                self.expect("|")
+                return Node("call", (inside,), "abs")
+            case "lfloor":
+                return Node("call", self.inside("rfloor")[:1], "floor")
+            case "lceil":
+                return Node("call", self.inside("rceil")[:1], "ceiling")
+            case "begin":
+                return self.matrix()
+            case _:
+                raise Unreadable(f"{opening!r} is not known")
+
+    def inside(self, *closings: str) -> tuple[Node, str]:
+        """What comes before one of the closing brackets, and that bracket."""
+        bars, self.bars = self.bars, 0
+        inside = self.answer()
+        self.bars = bars
+        return inside, self.expect(*closings)
+
+    def interval(self, opening: str) -> Node:
+        """`(a, b]` with its kinds of ends; around one value a bracket only groups."""
+        inside, closing = self.inside(*_CLOSINGS[opening])
+        if inside.kind == "list":
+            return Node("bracket", inside.parts, opening + closing)
+        if closing != _CLOSINGS[opening][0]:
+            raise Unreadable("a group that ends otherwise than it began")
+        return inside
+
+    def set(self) -> Node:
+        r"""`\{1, 2\}`, perhaps empty."""
+        if self.accept(r"\}"):
+            return Node("bracket", (), "{}")
+        inside, _ = self.inside(r"\}")
+        return Node("bracket", inside.parts if inside.kind == "list" else (inside,), "{}")
+
+    def matrix(self) -> Node:
+        r"""The rows of `\begin{pmatrix} … \end{pmatrix}`; all must be of one length."""
+        kind = self.environment()
+        if kind not in _MATRICES:
+            raise Unreadable(f"{kind!r} is no matrix")
+        if kind == "array" and self.accept("{"):
+            while not self.accept("}"):
+                self.take()
+        rows = [[self.item()]]
+        while not self.accept("end"):
+            if self.accept("&"):
+                rows[-1].append(self.item())
+            else:
+                self.expect("\\")
+                if self.next.text != "end":
+                    rows.append([self.item()])
+        if self.environment() != kind or len({len(row) for row in rows}) != 1:
+            raise Unreadable("not a matrix")
+        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+
+    def environment(self) -> str:
+        self.expect("{")
+        text = ""
+        while not self.accept("}"):
+            text += self.take().text
+        return text
+
+    def root(self) -> Node:
+        degree = self.inside("]")[0] if self.accept("[") else number(2)
+        if degree.kind != "number" or degree.number.denominator != 1 or degree.number < 2:
+            raise Unreadable("not the degree of a root")
+        return Node("pow", (self.argument(), number(Fraction(1, degree.number))))
+
+    def function(self, text: str) -> Node:
+        """A function with its power, its base and what it is applied to, in one spelling each."""
+        power, base = None, None
+        while sign := self.accept("^", "_"):
+            minus = self.accept("-")
+            operand = self.operand()
+            operand = negated(operand) if minus else operand
+            power, base = (operand, base) if sign == "^" else (power, operand)
+        arguments = self.function_arguments()
+        if not arguments:
+            raise Unreadable(f"{text} of nothing")
+        if text in _INVERSES and power in (negated(number(1)), number(-1)):
+            text, power = _INVERSES[text], None
+        if text in ("ln", "lg"):
+            text, base = "log", name("e") if text == "ln" else number(10)
+        if text == "exp" and len(arguments) == 1:
+            node = Node("pow", (name("e"), *arguments))
+        elif base is None or text == "log":
+            node = Node("call", (*arguments, base) if base else arguments, text)
+        else:
+            raise Unreadable(f"{text} with a subscript")
+        return node if power is None else Node("pow", (node, power))
+
+    def function_arguments(self) -> tuple[Node, ...]:
+        r"""A bracket's values, or the factors that follow: `\sin 2x` is sin(2x)."""
+        if self.next.text in ("(", "{", "["):
+            inside = self.atom()
+            return inside.parts if inside.kind in ("bracket", "list") else (inside,)
+        argument = self.factor()
+        while self.next.kind in ("number", "name", "command") and self.at_factor():
+            argument = self.adjacent(argument)
+        return (argument,)
+
+
+def _multiplied(left: Node, right: Node) -> Node:
+    """A product, flat however many factors it has."""
+    if "word" in (left.kind, right.kind):
+        raise Unreadable("a word in a product")
+    return Node("mul", (*left.parts, right) if left.kind == "mul" else (left, right))
+
+
+def _is_proper_fraction(node: Node) -> bool:
+    """Is it a fraction of whole numbers below one, as in a mixed number?"""
+    if node.kind != "div" or any(part.kind != "number" for part in node.parts):
+        return False
+    upper, lower = (part.number for part in node.parts)
+    return upper.denominator == lower.denominator == 1 and 0 < upper < lower
+
+
+def _numeral(digits: str, base: Node) -> Node:
+    """A numeral with its base: `1011_2`."""
+    size = base.number
+    valid = digits.isdigit() and size.denominator == 1 and 2 <= size <= 36
+    if not valid or any(int(digit) >= size for digit in digits):
+        raise Unreadable("not a numeral of this base")
+    return Node("base", text=digits.lstrip("0") or "0", number=size)
+
+
+def _spelling(node: Node) -> str:
+    """What stands under a bar or a hat, as text."""
+    inner = ",".join(map(_spelling, node.parts))
+    own = str(node.number) if node.kind == "number" else node.text
+    return f"{own}({inner})" if inner else own

@@ -1,0 +1,194 @@
+"""A level as a model folder of its own, which transformers and vLLM load as it is, with a card."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from crt.config import RunConfig
+from crt.errors import ConfigError, DataError
+from crt.files import UNFINISHED, write_text
+from crt.levels.family import (
+    Estimate,
+    Family,
+    Level,
+    certificate_sentence,
+    check_weights,
+    model_of,
+)
+from crt.run import Run
+from crt.sampling.models import LoadedModel, load_model
+from crt.version import __version__
+
+METHODS = {
+    "crt": "Constraint-Rectified Training in two stages: shorten while the accuracy of a frozen "
+    "reference is matched, restore accuracy first where it is not, then raise accuracy within the "
+    "length that was reached."
+}
+
+CHOSEN = """The level was chosen among {candidates} checkpoints by the same evaluation. The
+certificate allows for that choice; the accuracy above does not, and may be a little lucky.
+"""
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-generation
+{base_line}tags: [reasoning, efficient-reasoning, crt]
+---
+# {name}:{level}
+
+The level **{level}** of the family *{name}*: {about} Trained from `{base}` to think shorter
+without getting worse.
+
+## Measured
+
+| | this level | base (full) |
+|---|---|---|
+| Accuracy | {acc} | {base_acc} |
+| Tokens per response | {len} | {base_len} |
+| R_zip (compression ratio of the text) | {zip} | {base_zip} |
+
+Figures with their 95 % interval over problems. Tokens saved: {saved}.
+
+{rollouts} responses to each problem at temperature {temperature}, top-p {top_p}, at most
+{max_tokens} tokens, on {data}. Measured on {date}.
+{chosen}
+
+**Certificate:** {certificate}
+
+The figures hold for these problems, this prompt and this sampling. What the model does elsewhere
+was not measured.
+
+## Use
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+```
+
+It is a plain Hugging Face folder, as `vllm serve FOLDER` takes it. The prompt it was trained and
+measured with, where `{{question}}` is yours:
+
+```
+{instruction}
+```
+
+## Made by
+
+{method}
+
+crt {version}, step {step}, seed {seed}, training data {train}. Weights: SHA-256 `{hash}` over
+configuration and safetensors of the checkpoint. The whole configuration:
+
+```json
+{config}
+```
+"""
+
+
+def export_level(run: Run, family: Family, file: Path, name: str, to: Path) -> Level:
+    """Writes the folder whole or not at all; one that is there is never written over."""
+    level = family.require_level(name, "--level")
+    if to.exists() or to.is_symlink():
+        raise ConfigError(f"{to} is there already and is not written over: give another --to.")
+    where = model_of(level, file)
+    loaded = load_model(where, revision=level.revision, device="cpu")
+    check_weights(level, loaded.hash, where, file)
+    unfinished = to.with_name(f"{UNFINISHED}{os.getpid()}-{to.name}")
+    try:
+        unfinished.mkdir(parents=True)
+        _fill(unfinished, loaded, family, model_card(family, level, run.config))
+        unfinished.rename(to)
+    except OSError as error:
+        raise DataError(f"{to} cannot be written: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return level
+
+
+def _fill(folder: Path, loaded: LoadedModel, family: Family, card: str) -> None:
+    """Weights (an adapter merged into its base), tokenizer, generation settings and card."""
+    settings = loaded.model.generation_config
+    if settings is not None:
+        settings.do_sample = family.measured.temperature > 0
+        if settings.do_sample:
+            settings.temperature = family.measured.temperature
+            settings.top_p = family.measured.top_p
+        settings.max_new_tokens = family.measured.max_tokens
+        settings.eos_token_id = list(loaded.files.ends)
+    loaded.model.save_pretrained(folder, safe_serialization=True)
+    loaded.tokenizer.save_pretrained(folder)
+    write_text(folder / "README.md", card)
+    for path in folder.iterdir():  # as readable as what others export
+        path.chmod(0o644)
+        _flush(path)
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def model_card(family: Family, level: Level, config: RunConfig) -> str:
+    """README.md of the exported folder."""
+    base, measured = family.levels[-1], family.measured
+    method = METHODS.get(family.method, f"The method `{family.method}` of crt.")
+    hub = not base.folder and base.model != "pocket"
+    return CARD.format(
+        base_line=f"base_model: {base.model}\n" if hub else "",
+        name=family.name,
+        level=level.name,
+        about=_about(level),
+        base=config.model.name if not base.folder else family.name + ":full",
+        acc=_with_interval(level.acc, " %", 1),
+        base_acc=_with_interval(base.acc, " %", 1),
+        len=_with_interval(level.len, "", 1),
+        base_len=_with_interval(base.len, "", 1),
+        zip=_with_interval(level.r_zip, "", 3),
+        base_zip=_with_interval(base.r_zip, "", 3),
+        saved=_with_interval(level.saved, " %", 1) if level.saved else "none, it is the base",
+        rollouts=measured.rollouts,
+        temperature=measured.temperature,
+        top_p=measured.top_p,
+        max_tokens=measured.max_tokens,
+        data=", ".join(
+            f"{data['problems']} problems of `{data['name']}`" for data in measured.data
+        ),
+        date=measured.date,
+        chosen=CHOSEN.format(candidates=family.candidates) if level.certificate else "",
+        certificate=certificate_sentence(level.certificate),
+        instruction=config.prompt.instruction,
+        method=method,
+        version=__version__,
+        step=level.step,
+        seed=config.seed,
+        train=", ".join(f"`{name}`" for name in config.data.train),
+        hash=level.hash,
+        config=json.dumps(_public(config), indent=1, ensure_ascii=False),
+    )
+
+
+def _about(level: Level) -> str:
+    if level.saved is None:
+        return "the base model itself."
+    return f"{level.saved.value:.0f} % fewer tokens than the base, on average."
+
+
+def _with_interval(estimate: Estimate | None, unit: str, digits: int) -> str:
+    if estimate is None:
+        return "not known"
+    value, low, high = (f"{n:.{digits}f}" for n in (estimate.value, estimate.low, estimate.high))
+    return f"{value}{unit} ({low} – {high}, n = {estimate.problems})"
+
+
+def _public(config: RunConfig) -> dict[str, Any]:
+    """The configuration without paths of the machine it ran on."""
+    plain = config.model_dump(mode="json")
+    plain["data"].pop("folder", None)
+    name = plain["model"]["name"]
+    if "/" in name and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        plain["model"]["name"] = name.rstrip("/").rpartition("/")[2]
+    return plain

@@ -1,0 +1,180 @@
+"""Tokens into text as they arrive: thinking apart from the answer, cut at stop strings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tokenizers.decoders import DecodeStream
+
+from crt.data.prompts import opens_thinking
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
+
+Phase = Literal["start", "thinking", "between", "answer"]
+TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM returns tokens
+TEXT_FIELDS = ("content", "reasoning", "reasoning_content")  # of a message: rebuilt from tokens
+PROMPT_TAIL = 16  # tokens at the end of a prompt in which a template opens thinking
+
+
+@dataclass
+class Piece:
+    """Text that became readable: thinking, answer, or both."""
+
+    reasoning: str = ""
+    content: str = ""
+
+    def __add__(self, other: "Piece") -> "Piece":
+        return Piece(self.reasoning + other.reasoning, self.content + other.content)
+
+    @property
+    def delta(self) -> dict[str, str]:
+        """As a message has it, without what is empty."""
+        texts = {"reasoning_content": self.reasoning, "content": self.content}
+        return {name: text for name, text in texts.items() if text}
+
+
+@dataclass
+class ReasoningSplitter:
+    """One response while it is read.
+
+    `phase` is `thinking` where the prompt left `<think>` open, `start` where a response may open it
+    itself, and `answer` where nothing is split, as in a plain completion.
+    """
+
+    tokenizer: Any  # of the tokenizers library
+    phase: Phase = "start"
+    stops: tuple[str, ...] = ()  # texts that end the answer; in thinking they mean nothing
+    tokens: int = 0
+    reasoning_tokens: int = 0
+    stopped: bool = False
+    _pending: str = ""  # decoded, but it may still turn out to be a mark or a stop
+    _thought: bool = False  # some thinking was returned
+    _decoder: DecodeStream = field(default_factory=lambda: DecodeStream(skip_special_tokens=False))
+
+    def feed(self, token_id: int, end: bool) -> Piece:
+        """One more token; the token that ends a response counts, and is not text."""
+        self.tokens += 1
+        self.reasoning_tokens += self.phase == "thinking"
+        if not end:
+            self._pending += self._decoder.step(self.tokenizer, token_id) or ""
+        return self._readable(last=False)
+
+    def close(self) -> Piece:
+        """What was held back, now that nothing follows."""
+        return self._readable(last=True)
+
+    def _readable(self, last: bool) -> Piece:
+        piece = Piece()
+        if self.phase == "start":
+            self._read_start(last)
+        if self.phase == "thinking":
+            self._read_thinking(piece, last)
+        if self.phase == "between" and (text := self._pending.lstrip("\n")):
+            self.phase, self._pending = "answer", text
+        if self.phase == "answer" and not self.stopped:
+            self._read_answer(piece, last)
+        return piece
+
+    def _read_start(self, last: bool) -> None:
+        """Does the response open its thinking itself?"""
+        text = self._pending.lstrip()
+        if text.startswith(OPEN_THINKING):
+            self.phase, self._pending = "thinking", text.removeprefix(OPEN_THINKING)
+            self.reasoning_tokens = self.tokens
+        elif last or not OPEN_THINKING.startswith(text):
+            self.phase = "between"
+
+    def _read_thinking(self, piece: Piece, last: bool) -> None:
+        """Thinking without the line breaks around it, up to the mark that closes it."""
+        pending = self._pending if self._thought else self._pending.lstrip("\n")
+        thinking, closed, rest = pending.partition(CLOSE_THINKING)
+        if closed:
+            self.phase, self._pending = "between", rest
+            piece.reasoning = thinking.rstrip()
+            return
+        unsure = 0 if last else overlap(thinking, CLOSE_THINKING)
+        piece.reasoning = thinking[: len(thinking) - unsure].rstrip()
+        self._pending = thinking[len(piece.reasoning) :]
+        self._thought = self._thought or bool(piece.reasoning)
+
+    def _read_answer(self, piece: Piece, last: bool) -> None:
+        """The answer, as far as no stop can have begun."""
+        matches = [at for at in map(self._pending.find, self.stops) if at >= 0]
+        unsure = 0 if last else max((overlap(self._pending, s) for s in self.stops), default=0)
+        self.stopped = bool(matches)
+        length = min(matches) if matches else len(self._pending) - unsure
+        piece.content, self._pending = self._pending[:length], self._pending[length:]
+
+
+def overlap(text: str, mark: str) -> int:
+    """How many letters at the end of the text are the beginning of the mark."""
+    for size in range(min(len(text), len(mark) - 1), 0, -1):
+        if text.endswith(mark[:size]):
+            return size
+    return 0
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A level's tokenizer, and the tokens that end a response."""
+
+    tokenizer: Any  # of the tokenizers library
+    eos_token_ids: frozenset[int]
+
+
+class ChatSplitter:
+    """A chat answer of vLLM, whole or in chunks, rebuilt from the token ids that it returns.
+
+    vLLM's own parsers have to be named for every family of models, and count no thinking that the
+    chat template opened. The tokens say both, as in the local engine.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stops: tuple[str, ...]) -> None:
+        self.vocabulary, self.stops = vocabulary, stops
+        self.phase: Phase = "start"
+        self.splitters: dict[int, ReasoningSplitter] = {}
+
+    def split(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer, or a chunk of it, with thinking apart; None if nothing in it is new."""
+        if prompt := chunk.get("prompt_token_ids"):
+            tail = self.vocabulary.tokenizer.decode(
+                prompt[-PROMPT_TAIL:], skip_special_tokens=False
+            )
+            self.phase = "thinking" if opens_thinking(tail) else "start"
+        choices = [new for old in chunk.get("choices") or [] if (new := self._choice(old))]
+        usage = self._usage(chunk.get("usage"))
+        if not choices and not usage:
+            return None
+        rest = {name: value for name, value in chunk.items() if name not in TOKEN_FIELDS}
+        return {**rest, "choices": choices, **({"usage": usage} if "usage" in chunk else {})}
+
+    def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any] | None:
+        place = "delta" if "delta" in choice else "message"
+        index, message = choice.get("index", 0), choice.get(place) or {}
+        splitter = self.splitters.setdefault(
+            index, ReasoningSplitter(self.vocabulary.tokenizer, self.phase, self.stops)
+        )
+        token_ids = choice.get("token_ids")
+        if token_ids is None and message.get("content"):
+            return dict(choice)  # a server that returns no tokens: as it is
+        if splitter.stopped:
+            return None  # the server goes on; here it has ended
+        piece = self._feed(splitter, token_ids or [], bool(choice.get("finish_reason")))
+        new = {name: value for name, value in message.items() if name not in TEXT_FIELDS}
+        new |= ({"content": ""} if "role" in message else {}) | piece.delta
+        finish = "stop" if splitter.stopped else choice.get("finish_reason")
+        if not new and not finish:
+            return None
+        rest = {name: value for name, value in choice.items() if name not in TOKEN_FIELDS}
+        return {**rest, place: new, "finish_reason": finish}
+
+    def _feed(self, splitter: ReasoningSplitter, token_ids: list[int], last: bool) -> Piece:
+        eos = self.vocabulary.eos_token_ids
+        piece = sum((splitter.feed(token, token in eos) for token in token_ids), Piece())
+        return piece + splitter.close() if last and not splitter.stopped else piece
+
+    def _usage(self, usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if not usage:
+            return None
+        thinking = sum(splitter.reasoning_tokens for splitter in self.splitters.values())
+        details = {**(usage.get("completion_tokens_details") or {}), "reasoning_tokens": thinking}
+        return {**usage, "completion_tokens_details": details}

@@ -1,0 +1,312 @@
+"""Requests of clients: which level they choose, the measured prompt, and strict validation."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from crt.data.prompts import PromptSettings, to_messages
+from crt.errors import CrtError, did_you_mean
+from crt.levels.errors import ApiError
+from crt.levels.family import Family, Level
+
+Kind = Literal["chat", "text"]
+Chunks = AsyncGenerator[dict[str, Any], None]
+MOST_CHOICES = 16
+MOST_STOPS = 16
+Text = Annotated[str, Field(max_length=10_000_000)]
+Stop = Annotated[str, Field(min_length=1, max_length=500)]
+
+EFFORT = {  # how far along the dial, from the shortest level (0) to the base (1)
+    "none": 0.0,
+    "minimal": 0.0,
+    "low": 1 / 3,
+    "medium": 2 / 3,
+    "high": 1.0,
+    "xhigh": 1.0,
+}
+VERBOSITY = {"low": 0.0, "medium": 0.5, "high": 1.0}
+ROLES = {"developer": "system"}  # OpenAI's newer name for it
+
+IGNORED = frozenset(  # fields that change nothing here, whatever their value
+    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier"}
+)
+UNSUPPORTED = {  # field → the values that mean it is not used
+    "frequency_penalty": (0, None),
+    "presence_penalty": (0, None),
+    "logit_bias": ({}, None),
+    "logprobs": (False, None),
+    "top_logprobs": (0, None),
+    "tools": ([], None),
+    "tool_choice": ("none", "auto", None),
+    "functions": ([], None),
+    "response_format": ({"type": "text"}, None),
+    "parallel_tool_calls": (True, False, None),
+    "modalities": (["text"], None),
+    "echo": (False, None),
+    "suffix": ("", None),
+    "best_of": (1, None),
+}
+
+
+class Dial(BaseModel):
+    """The fields that choose a level or the prompt, whatever else the request holds."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: Annotated[str, Field(min_length=1, max_length=300)]
+    verbosity: Literal["low", "medium", "high"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    token_target: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    measured_prompt: bool | None = None
+    """True: one question in the measured prompt. False: never. None: where it fits, if enabled."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The level of a request, and which field chose it."""
+
+    level: Level
+    chosen_by: str  # model, token_target, reasoning_effort, verbosity or default
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request as an engine gets it: `body` is OpenAI's, without the fields of the dial."""
+
+    kind: Kind
+    level: Level
+    model: str  # the name that the client sees, NAME:LEVEL
+    body: dict[str, Any]
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants chunks."""
+        return bool(self.body.get("stream"))
+
+
+def choose_level(family: Family, dial: Dial, default: Level) -> Choice:
+    """The first of these that is given: model name, token target, effort, verbosity."""
+    named = named_level(family, dial.model)
+    if named is not None and dial.token_target is not None:
+        raise ApiError(
+            400,
+            f"The model {dial.model!r} names a level and token_target = {dial.token_target} "
+            f"chooses another: give one of them, with the model {family.name!r} for a target.",
+            param="token_target",
+            code="dial_conflict",
+        )
+    if named is not None:
+        return Choice(named, "model")
+    if dial.token_target is not None:
+        return Choice(nearest_level(family, dial.token_target), "token_target")
+    if dial.reasoning_effort is not None:
+        return Choice(level_at(family, EFFORT[dial.reasoning_effort]), "reasoning_effort")
+    if dial.verbosity is not None:
+        return Choice(level_at(family, VERBOSITY[dial.verbosity]), "verbosity")
+    return Choice(default, "default")
+
+
+def named_level(family: Family, model: str) -> Level | None:
+    """The level in `NAME:LEVEL`; None for `NAME` alone, 404 for anything else."""
+    name, colon, suffix = model.partition(":")
+    level = family.level(suffix) if colon else None
+    if name != family.name or (colon and level is None):
+        raise ApiError(
+            404,
+            f"There is no model {model[:80]!r}. {did_you_mean(model, model_ids(family))}",
+            param="model",
+            code="model_not_found",
+        )
+    return level
+
+
+def model_ids(family: Family) -> list[str]:
+    """What `/v1/models` lists: the family, whose dial is in the request, and each level."""
+    return [family.name, *(f"{family.name}:{level.name}" for level in family.levels)]
+
+
+def level_at(family: Family, share: float) -> Level:
+    """The level that far along the dial; between two, the shorter one."""
+    return family.levels[int(share * (len(family.levels) - 1) + 1e-9)]
+
+
+def nearest_level(family: Family, tokens: int) -> Level:
+    """The level whose measured mean length is nearest; of two equally near, the shorter one."""
+    return min(family.levels, key=lambda level: (abs(level.len.value - tokens), level.len.value))
+
+
+class Message(BaseModel):
+    """One turn; other fields of a turn, such as a name, are not used."""
+
+    class TextPart(BaseModel):
+        """A piece of a message."""
+
+        model_config = ConfigDict(strict=True)
+        type: Literal["text"]
+        text: Text
+
+    model_config = ConfigDict(strict=True)
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[TextPart] | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """When the usage is sent: in every chunk, as vLLM does, or at the end."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class TemplateSettings(BaseModel):
+    """Settings of a chat template."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    enable_thinking: bool | None = None
+
+
+class Sampling(BaseModel):
+    """How the answer is sampled and sent."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end the answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def running_usage(self) -> bool:
+        """Whether every chunk of a stream has the usage so far."""
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+
+class ChatRequest(Sampling):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=1000)]
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    chat_template_kwargs: TemplateSettings | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens at most, by either name."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def turns(self) -> list[dict[str, str]]:
+        """Role and text of every turn."""
+        if self.messages[-1].role == "assistant":
+            raise ApiError(400, "The last message must not be the assistant's.", param="messages")
+        return [{"role": ROLES.get(m.role, m.role), "content": m.text} for m in self.messages]
+
+
+class TextRequest(Sampling):
+    """POST /v1/completions: the prompt as it is, without chat template."""
+
+    prompt: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=64)]
+        | Annotated[list[int], Field(min_length=1, max_length=1_000_000)]
+        | Annotated[list[list[int]], Field(min_length=1, max_length=64)]
+    )
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens at most; 16 by default, as OpenAI has it."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """One or several."""
+        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
+            return [self.prompt]  # pyright: ignore[reportReturnType]
+        return list(self.prompt)  # pyright: ignore[reportReturnType]
+
+
+def apply_measured_prompt(
+    body: dict[str, Any], settings: PromptSettings, explicit: bool
+) -> dict[str, Any] | None:
+    """The body with its one question in the measured prompt; None if it holds anything else.
+
+    A question that is in that prompt already stays as it is. `explicit`: say why it cannot be.
+    """
+    messages = body.get("messages")
+    single = messages[0] if isinstance(messages, list) and len(messages) == 1 else None
+    if not isinstance(single, dict) or single.get("role") != "user":
+        if not explicit:
+            return None
+        raise ApiError(
+            400,
+            "measured_prompt puts one question as the levels were measured: send one user message.",
+            param="measured_prompt",
+        )
+    question = validated(Message, single, prefix="messages.0.").text
+    before, _, after = settings.instruction.partition("{question}")
+    if (before or after) and question.startswith(before) and question.endswith(after):
+        question = question[len(before) : len(question) - len(after)]
+    try:
+        return {**body, "messages": list(to_messages(question, settings, None))}
+    except CrtError as error:
+        raise ApiError(400, f"The measured prompt cannot be used: {error}") from None
+
+
+def parse_body(content: bytes) -> dict[str, Any]:
+    """The JSON object in a body."""
+    try:
+        plain = from_json(content, allow_inf_nan=False)
+    except ValueError:
+        raise ApiError(400, "The body is not valid JSON.", code="invalid_json") from None
+    if not isinstance(plain, dict):
+        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
+    return plain
+
+
+Request = TypeVar("Request", bound=Sampling)
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_request(kind: type[Request], plain: dict[str, Any]) -> Request:
+    """The request; a field that cannot be honoured is refused, never ignored."""
+    for name, unused in UNSUPPORTED.items():
+        if plain.get(name) not in unused:
+            raise ApiError(
+                400, f"{name} is not supported here: leave it out.", param=name, code="unsupported"
+            )
+    skipped = IGNORED | UNSUPPORTED.keys()
+    return validated(kind, {name: plain[name] for name in plain if name not in skipped})
+
+
+def validated(kind: type[Model], plain: dict[str, Any], prefix: str = "") -> Model:
+    """The values as this model, or one sentence about the first thing that is wrong."""
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = prefix + ".".join(str(step) for step in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = did_you_mean(where, sorted({*kind.model_fields, *Dial.model_fields}))
+        raise ApiError(400, f"There is no field {where[:80]!r}. {known}", param=where[:80])
+    if first["type"] == "missing":
+        raise ApiError(400, f"The field {where!r} is missing.", param=where)
+    raise ApiError(400, f"The field {where!r} cannot be used: {first['msg']}.", param=where)

@@ -1,0 +1,268 @@
+"""vLLM behind the proxy: adapters on one base, or a server per level; started, watched, ended."""
+
+import asyncio
+import atexit
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from crt.errors import ConfigError, CrtError, EngineError
+from crt.levels.family import Family, Level, check_weights, model_of
+from crt.levels.reasoning_splitter import Vocabulary
+from crt.levels.upstream import UpstreamEngine, UpstreamModel, UpstreamSettings
+from crt.processes import ends_with_parent
+from crt.sampling.models import model_files, model_folder
+
+log = logging.getLogger("crt.levels")
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # values of vLLM's --max-lora-rank
+GPU_MEMORY = 0.9  # share that the servers divide among them
+PARSERS = ("--reasoning-parser", "--tool-call-parser")  # with these vLLM splits answers itself
+START_SECONDS = 900.0  # loading and compiling a large model takes minutes
+STOP_SECONDS = 30.0
+MOST_RESTARTS = 3  # of one server; one that keeps dying stays down, and /health says so
+WATCH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A server to start, and the levels it serves."""
+
+    command: tuple[str, ...]
+    url: str
+    models: dict[str, str]  # level → name there
+
+
+def choose_engine(wanted: str) -> str:
+    """vLLM when it is installed and a GPU is there, unless one is asked for."""
+    installed = importlib.util.find_spec("vllm") is not None
+    if wanted == "vllm" and not installed:
+        raise ConfigError("vLLM is not installed: install crt-train[vllm], or use --engine local")
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    return "vllm" if installed and torch.cuda.is_available() else "local"
+
+
+def plan_launches(
+    family: Family,
+    file: Path,
+    ports: Sequence[int],
+    extra: Sequence[str] = (),
+    program: str = "vllm",
+) -> list[Launch]:
+    """One server if every level but the base is an adapter on it; else one per level."""
+    if all(level.adapter for level in family.levels[:-1]):
+        return [_launch_with_adapters(family, file, ports[0], extra, program)]
+    memory = ["--gpu-memory-utilization", f"{GPU_MEMORY / len(family.levels):.2f}"]
+    launches: list[Launch] = []
+    for level, port in zip(family.levels, ports, strict=False):
+        if level.adapter:
+            raise ConfigError(
+                f"{level.name} is an adapter and another level is not: export it merged, "
+                "crt export, or serve with --engine local"
+            )
+        name = f"{family.name}:{level.name}"
+        command = _command(level, file, name, port, [*memory, *extra])
+        launches.append(Launch((program, *command), _url(port), {level.name: name}))
+    return launches
+
+
+def _launch_with_adapters(
+    family: Family, file: Path, port: int, extra: Sequence[str], program: str
+) -> Launch:
+    """The base once in memory, the levels beside it."""
+    *levels, base = family.levels
+    names = {level.name: f"{family.name}:{level.name}" for level in family.levels}
+    folders = {level.name: model_of(level, file) for level in levels}
+    options: list[str] = []
+    if levels:
+        modules = [f"{names[level]}={folder}" for level, folder in folders.items()]
+        rank = max(_lora_rank(Path(folder)) for folder in folders.values())
+        # One place more than adapters: on a CPU vLLM 0.28 gives a request for the base that shares
+        # a batch with others the adapter in the last place, which must be an empty one.
+        places = str(len(levels) + 1)
+        options = ["--enable-lora", "--max-loras", places, "--max-lora-rank", str(rank)]
+        options += ["--lora-modules", *modules]
+    command = _command(base, file, names[base.name], port, [*extra, *options])
+    return Launch((program, *command), _url(port), names)
+
+
+def _command(
+    level: Level, file: Path, name: str, port: int, options: Sequence[str]
+) -> tuple[str, ...]:
+    model = model_of(level, file)
+    if model == "pocket":
+        model = str(model_folder(model))
+    revision = ("--revision", level.revision) if level.revision else ()
+    address = ("--host", "127.0.0.1", "--port", str(port))
+    return ("serve", model, *revision, "--served-model-name", name, *address, *options)
+
+
+def _lora_rank(folder: Path) -> int:
+    """The smallest rank vLLM knows that holds the adapter's."""
+    file = folder / "adapter_config.json"
+    try:
+        rank = json.loads(file.read_bytes())["r"]
+        return next(known for known in RANKS if known >= rank)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        raise EngineError(f"{file} has no rank that vLLM knows.") from None
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/v1"
+
+
+def start_servers(
+    launches: Sequence[Launch], note: Callable[[str], None]
+) -> "list[subprocess.Popen[bytes]]":
+    """One after the other, so that each sees what memory the others took."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for launch in launches:
+            note(" ".join(launch.command))
+            processes.append(start_server(launch))
+    except BaseException:
+        stop_servers(processes)
+        raise
+    return processes
+
+
+def start_server(launch: Launch) -> "subprocess.Popen[bytes]":
+    """A running server that answers.
+
+    It has a process group of its own: Ctrl-C is for the proxy, which lets streams finish first.
+    Even if the proxy is killed, its servers end, and do not keep the GPU's memory.
+    """
+    process = subprocess.Popen(
+        launch.command,
+        stdout=sys.stderr,
+        start_new_session=True,
+        preexec_fn=ends_with_parent(signal.SIGTERM),
+    )
+    try:
+        wait_until_ready(launch.url, process, START_SECONDS)
+    except BaseException:
+        stop_servers([process])
+        raise
+    return process
+
+
+def wait_until_ready(url: str, process: "subprocess.Popen[Any]", seconds: float) -> None:
+    """Returns when the server lists its models; an error if it ends or takes too long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise EngineError(f"the server ended with exit code {process.returncode}: see above.")
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/models", timeout=5.0, trust_env=False).status_code == 200:
+                return
+        time.sleep(0.2)
+    raise EngineError(f"the server at {url} was not ready within {seconds:g} seconds.")
+
+
+def stop_servers(processes: Sequence["subprocess.Popen[Any]"]) -> None:
+    """Asks them to end, then makes them, with what they started."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@dataclass
+class ServerProcesses:
+    """Servers that the proxy started: one that dies starts again, and all end with the proxy."""
+
+    launches: Sequence[Launch]
+    processes: "list[subprocess.Popen[bytes]]"
+
+    async def watch(self) -> None:
+        """Starts a server that has died again, a few times at most."""
+        restarts = [0] * len(self.launches)
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for i, process in enumerate(self.processes):
+                if process.poll() is None or restarts[i] == MOST_RESTARTS:
+                    continue
+                restarts[i] += 1
+                log.error("a server ended with exit code %s: restart", process.returncode)
+                try:
+                    self.processes[i] = await asyncio.to_thread(start_server, self.launches[i])
+                except CrtError as error:
+                    log.error("the restart failed: %s", error)
+
+    def stop(self) -> None:
+        """Ends all of them."""
+        stop_servers(self.processes)
+
+
+def start_vllm(
+    family: Family,
+    file: Path,
+    extra: Sequence[str],
+    settings: UpstreamSettings,
+    note: Callable[[str], None],
+) -> tuple[UpstreamEngine, ServerProcesses]:
+    """Starts what is needed and waits until it answers."""
+    program = vllm_program()
+    vocabularies = {level.name: _vocabulary(level, file) for level in family.levels}
+    if any(option.partition("=")[0] in PARSERS for option in extra):
+        vocabularies = {}
+    launches = plan_launches(family, file, free_ports(len(family.levels)), extra, program)
+    models = {
+        level: UpstreamModel(launch.url, name, vocabularies.get(level))
+        for launch in launches
+        for level, name in launch.models.items()
+    }
+    servers = ServerProcesses(launches, start_servers(launches, note))
+    atexit.register(servers.stop)  # however this process ends, if it can run this
+    return UpstreamEngine(models, settings), servers
+
+
+def vllm_program() -> str:
+    """The `vllm` of this very environment, which need not be activated; else the first there is."""
+    beside = Path(sys.executable).with_name("vllm")
+    program = str(beside) if beside.is_file() else shutil.which("vllm")
+    if program is None:
+        raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
+    return program
+
+
+def _vocabulary(level: Level, file: Path) -> Vocabulary:
+    """A level's tokenizer; other weights than those that were measured are refused."""
+    where = model_of(level, file)
+    files = model_files(where, revision=level.revision)
+    check_weights(level, files.hash, where, file)
+    tokenizer = files.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    return Vocabulary(tokenizer, frozenset(files.ends))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,242 @@
+"""What a run works with, loaded once: problems, prompts, grader, and models by name."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crt.algorithm.batch import Batch
+from crt.config import RunConfig
+from crt.data.datasets import digest, load_mixture
+from crt.data.prompts import Template, prepare
+from crt.grading.grader import GRADER_VERSION, Grader
+from crt.sampling.base import InProcess, Sampler, Sampling, choose_engine
+from crt.sampling.models import Dtype, LoadedModel, load_model
+from crt.sampling.policy import Policy
+from crt.sampling.vllm import VllmSampler
+from crt.training.checkpoints import Say
+from crt.training.ranks import Ranks
+from crt.training.reference import Reference, Store
+from crt.training.verl.model import without_weights
+from crt.training.verl.sampler import ClusterSampler
+from crt.types import Problem, Rollout
+
+REFERENCE_SEED = 0  # a reference is shared by runs of every seed
+
+
+class RunContext:
+    """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts.
+
+    `say` is told what is done outside the steps, for whoever waits.
+    """
+
+    def __init__(self, config: RunConfig, cache: Path) -> None:
+        self.config, self.cache = config, cache
+        self.say: Say = lambda sentence: None
+        self.base = self.load(config.model.name)
+        tokenizer: Any = self.base.tokenizer
+        self.template: Template = prepare(tokenizer, config.prompt)
+        # The reference is the model as it was: no budget is stated to it.
+        unstated = replace(config.prompt, budget="none", budget_tokens=None)
+        self.plain: Template = prepare(tokenizer, unstated)
+        sampling = config.sampling
+        self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
+        self.reference_sampling = reference_sampling(config)
+        self.validation_sampling = validation_sampling(config)
+        grading = config.grading
+        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        self.grader.self_test()
+        self.ranks = Ranks.found()
+        self.engines: list[VllmSampler | ClusterSampler] = []  # that may hold memory of the GPU
+
+    def load(self, name: str, dtype: Dtype | None = None) -> LoadedModel:
+        """A model by name or folder, as the recipe says, or in another precision."""
+        model = self.config.model
+        revision = model.revision if name == model.name else None
+        load = without_weights if self.config.engine == "verl" else load_model
+        with loading_whole():
+            return load(
+                name,
+                revision=revision,
+                dtype=dtype or model.dtype,
+                trust_remote_code=model.trust_remote_code,
+            )
+
+    def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
+        """A model to train, and TRL's setting for a new adapter if one is to be trained.
+
+        Trained weights are float32, whatever `model.dtype` is: a step of 1e-6 is lost in the
+        rounding of bfloat16. The base below an adapter stays in `model.dtype`. An adapter is
+        trained on from where it is, so that it stays one adapter on the base.
+        """
+        lora = self.config.model.lora
+        if lora is None:
+            return self.load(name, "float32"), None
+        from peft import LoraConfig, PeftModel
+
+        base = self.load(self.config.model.name)
+        if name == self.config.model.name:
+            targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+            return base, LoraConfig(
+                r=lora.rank,
+                lora_alpha=lora.alpha,  # pyright: ignore[reportArgumentType]
+                lora_dropout=lora.dropout,
+                target_modules=targets,
+                task_type="CAUSAL_LM",
+            )
+        adapted: Any = PeftModel.from_pretrained(base.model, name, is_trainable=True)
+        return replace(base, model=adapted), None
+
+    @cached_property
+    def problems(self) -> tuple[list[Problem], list[Problem]]:
+        """Training problems, and those on which checkpoints are measured."""
+        data, validation = self.config.data, self.config.validation
+        options: dict[str, Any] = {"folder": data.folder, "skip_bad": data.skip_bad}
+        train = load_mixture(data.train, columns=data.columns, **options).problems
+        if not validation.data:
+            return held_out(train, validation.problems, self.config.seed)
+        others = load_mixture(validation.data, split="test", **options).problems
+        return list(train), list(others[: validation.problems])
+
+    def policy(
+        self,
+        model: LoadedModel,
+        template: Template | None = None,
+        sampler: Sampler | None = None,
+        sampling: Sampling | None = None,
+    ) -> Policy:
+        """A model that answers problems as in training, or otherwise, or elsewhere."""
+        sampler = sampler or InProcess(model.model, model.files.ends, sampling or self.sampling)
+        return Policy(sampler, model.files.ends, template or self.template, self.grader)
+
+    def frozen(self, model: LoadedModel, sampling: Sampling) -> Sampler | None:
+        """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
+        if self.config.engine == "verl":
+            from crt.training.verl.fit import sampler_of
+
+            self.engines.append(servers := sampler_of(self, model, sampling))
+            return servers
+        if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
+            return None  # a fresh reference is asked in training, when the GPU is the policy's
+        if choose_engine("auto", model.files) == "fast":
+            return None
+        trusted, alone = self.config.model.trust_remote_code, self.ranks.count == 1
+        engine = VllmSampler(
+            model.files, sampling, dtype=model.dtype, trust_remote_code=trusted, alone=alone
+        )
+        self.engines.append(engine)
+        return engine
+
+    def sample_ahead(self, reference: Reference, problems: Sequence[Problem]) -> None:
+        """What vLLM is to draw is drawn before training, which then has the GPU for itself."""
+        if self.engines:
+            reference.rollouts(list(dict.fromkeys(problem.id for problem in problems)))
+            self.release()
+
+    def release(self) -> None:
+        """Gives back the GPU memory that vLLM holds."""
+        for engine in self.engines:
+            engine.close()
+
+    def reference(self, model: LoadedModel, sampling: Sampling | None = None) -> Reference:
+        """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
+        settings, sampling = self.config.reference, sampling or self.reference_sampling
+        engine = self.frozen(model, sampling)
+        policy = self.policy(model, self.plain, engine, sampling)
+        train, validation = self.problems
+
+        def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
+            # What is kept is drawn for each problem alone; what is fresh, for this batch anew.
+            fresh = [int(digest(*(p.id for p in problems))[:8], 16)] if store is None else []
+            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, *fresh)
+
+        about = self.about(model, sampling, vllm=engine is not None)
+        store = Store(self.cache, about) if settings.mode == "cached" else None
+        truncated = self.config.grading.truncated
+        return Reference([*train, *validation], sampler, store, truncated, self.ranks)
+
+    def about(self, model: LoadedModel, sampling: Sampling, vllm: bool = False) -> dict[str, Any]:
+        """All that a reference rollout depends on: the key of its cache."""
+        return {
+            "model": model.hash,
+            "dtype": model.dtype,
+            "prompt": self.plain.hash,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "rollouts": self.config.reference.rollouts,
+            "grader": GRADER_VERSION,
+        } | ({"engine": "vllm"} if vllm else {})
+
+    def measured(self, policy: Policy, copies: int, step: int, draw: int = 1) -> list[Rollout]:
+        """Rollouts of a policy on the validation problems.
+
+        Every step and every `draw` has its own stream of random numbers: neighbouring policies say
+        much the same on the same stream, and would all be lucky or unlucky together. Every
+        process draws for its share of the problems, and all get the whole.
+        """
+        mine = self.problems[1][self.ranks.rank :: self.ranks.count]
+        return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw, step))
+
+    def on_validation(self, reference: Reference) -> Batch | None:
+        """The frozen policy on the validation problems, sampled as checkpoints are there."""
+        if self.validation_sampling != self.reference_sampling:
+            reference = self.reference(self.base, self.validation_sampling)
+        return reference([problem.id for problem in self.problems[1]])
+
+    def close(self) -> None:
+        """Stops the grader's workers and whatever holds a GPU."""
+        self.release()
+        self.grader.close()
+
+
+@contextmanager
+def loading_whole() -> Iterator[None]:
+    """Models are loaded whole within it, though ZeRO-3 may be training another one.
+
+    transformers would give every process its shard of any model that is loaded meanwhile.
+    """
+    from transformers.integrations import deepspeed
+
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    config = reference() if reference is not None else None
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
+
+
+def reference_sampling(config: RunConfig) -> Sampling:
+    """How the guard's reference is sampled: as the policy, but for its cap if one is set.
+
+    A policy that is cut off counts as wrong, so one that only gets shorter gains accuracy at the
+    cap of training. Against a reference at the cap of use that gain is worth nothing.
+    """
+    trained = config.sampling
+    cap = config.reference.max_tokens or trained.max_tokens
+    return Sampling(cap, trained.temperature, trained.top_p)
+
+
+def validation_sampling(config: RunConfig) -> Sampling:
+    """How checkpoints and the base are sampled on the validation problems."""
+    validation, trained = config.validation, config.sampling
+    return Sampling(
+        validation.max_tokens or trained.max_tokens,
+        trained.temperature if validation.temperature is None else validation.temperature,
+        trained.top_p if validation.top_p is None else validation.top_p,
+    )
+
+
+def held_out(
+    problems: Sequence[Problem], count: int, seed: int
+) -> tuple[list[Problem], list[Problem]]:
+    """The problems without `count` of them, and those."""
+    chosen = set(np.random.default_rng([seed, 1 << 31]).permutation(len(problems))[:count].tolist())
+    kept = [problem for i, problem in enumerate(problems) if i not in chosen]
+    return kept, [problem for i, problem in enumerate(problems) if i in chosen]

@@ -1,0 +1,154 @@
+"""What training leaves behind: a row and the rollouts of every step, checkpoints with a record."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from crt.algorithm.step import Step
+from crt.errors import EngineError
+from crt.run import RECORD, Run
+from crt.training.alarms import TOO_HIGH, alarm, broken_weights
+from crt.training.checkpoints import (
+    FINISHED,
+    finish,
+    finite,
+    keep_checkpoint,
+    last_good,
+    limit_ungraded,
+    sums_of,
+)
+from crt.training.ranks import Ranks
+from crt.training.trl.trainer import STATE_FILE, CRTTrainer
+
+LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
+TRAINER_FILES = (
+    "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "pytorch_model",
+    "zero_to_", "latest", STATE_FILE, FINISHED,
+)  # fmt: skip
+
+
+class Recorder(TrainerCallback):
+    """Writes one stage's steps and checkpoints into the run, and stops it when it must.
+
+    `first` is the run's step before this stage. `measure` says what is known of the policy as it
+    is, for the record beside its checkpoint. `stop` is asked after every step.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        stage: int,
+        first: int,
+        measure: Callable[[int], dict[str, Any]],
+        stop: Callable[[list[dict[str, Any]]], bool],
+        guarded: bool,
+        show: Callable[[dict[str, Any]], None],
+        dtype: str | None = None,
+    ) -> None:
+        self.run, self.stage, self.first, self.dtype = run, stage, first, dtype
+        self.measure, self.stop, self.guarded, self.show = measure, stop, guarded, show
+        self.ranks = Ranks.found()
+        self.rows = [row for row in run.steps if row["stage"] == stage]
+        self.pending: dict[str, Any] = {}
+        self.terminated = self.ended = False
+        self.clock = time.monotonic()
+
+    def on_graded(self, trainer: CRTTrainer, step: Step) -> None:
+        """A batch is sampled, graded and decided; the update comes after."""
+        number = self.first + trainer.state.global_step + 1
+        self.pending = {"step": number, "stage": self.stage, "left_out": len(step.left_out)}
+        self.pending["generated"] = sum(length for _, length, *_ in trainer._generated)
+        if step.signal is not None:
+            self.pending |= step.signal.row
+        if self.ranks.writes:
+            self.run.add_rollouts(number, rollout_records(trainer))
+        if not trainer.says_numbers:
+            self._stop(f"probabilities are no numbers at step {number}. {TOO_HIGH}")
+        limit_ungraded(self.run, step, number)
+        self.sampled = time.monotonic()
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Any = None, model: Any = None, **_: Any
+    ) -> None:
+        """The update is done: the row is complete. What is broken is not saved."""
+        if not self.pending or logs is None or "loss" not in logs:
+            return
+        del state.log_history[:-1]  # it would be saved whole with every state; the run has its rows
+        now = time.monotonic()
+        values = {name: logs[name] for name in LOGGED if name in logs}
+        broken = alarm([*self.rows, self.pending | values], self.guarded)
+        if control.should_save and not broken:
+            broken = broken_weights(model.named_parameters(), self.pending["step"])
+        row = self.pending | {name: finite(value) for name, value in values.items()}
+        row["seconds"] = {
+            "sample": round(self.sampled - self.clock, 3),
+            "update": round(now - self.sampled, 3),
+        }
+        self.clock, self.pending = now, {}
+        self.rows.append(row)
+        if self.ranks.writes:
+            self.run.add_step(row)
+            self.show(row)
+        if broken:
+            self._stop(broken)
+
+    def _stop(self, why: str) -> NoReturn:
+        raise EngineError(f"training was stopped: {why} {last_good(self.run)}")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends the stage when it is over, and saves first when the process is asked to end."""
+        step = self.first + state.global_step
+        over = self.stop([*self.rows, self.pending] if self.pending else self.rows)
+        self.ended = over or state.global_step == state.max_steps
+        if self.ended or self.terminated:
+            control.should_save = control.should_training_stop = True
+        if self._is_due(step):
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
+        step = self.first + state.global_step
+        saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        sums = sums_of(saved) if self.ranks.writes else {}
+        absent = not (self.run.checkpoint(step) / RECORD).is_file()
+        if absent and (self._is_due(step) or self.ended):
+            self._checkpoint(saved, step, sums)
+        if self.ranks.writes:
+            # Only now may a resumed run start from here: the run's own checkpoint is there too.
+            finish(saved, step, sums)
+        self.ranks.wait()
+        self.clock = time.monotonic()
+
+    def _is_due(self, step: int) -> bool:
+        return step % self.run.config.schedule.save_every == 0
+
+    def _checkpoint(self, saved: Path, step: int, sums: dict[str, str]) -> None:
+        """The weights under the run's own name, with a record; whole or absent."""
+        found = self.measure(step)  # by all processes together
+        if self.ranks.writes:
+            files = [
+                file
+                for file in saved.iterdir()
+                if file.is_file() and not file.name.startswith(TRAINER_FILES)
+            ]
+            if not any(file.suffix == ".safetensors" for file in files):
+                raise EngineError(f"TRL saved no weights in {saved}: set it to save whole models.")
+            record = {"stage": self.stage} | found
+            keep_checkpoint(self.run, step, files, record, sums, self.dtype)
+
+
+def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
+    """Every response of the step that was just graded, as the reward function noted it."""
+    extra = trainer._logs["extra"]
+    columns = {name: list(extra[name]) for name in ("problem_id", "text", "verdict", "extracted")}
+    lengths = [(length, "length" if cut else "eos") for _, length, cut in trainer._generated]
+    advantages = list(trainer._logs["advantages"])
+    return [
+        dict(zip(columns, values, strict=True))
+        | {"tokens": lengths[i][0], "stop": lengths[i][1], "advantage": advantages[i]}
+        for i, values in enumerate(zip(*columns.values(), strict=True))
+    ]

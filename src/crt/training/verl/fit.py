@@ -1,0 +1,183 @@
+"""One stage of training on a cluster: reference, data files, verl, and where it was left."""
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from crt.algorithm.registry import name_of
+from crt.config import RunConfig
+from crt.data.prompts import Prompt, render
+from crt.errors import ConfigError
+from crt.files import write_text
+from crt.run import STATE, Run
+from crt.sampling.base import Sampling
+from crt.sampling.models import LoadedModel
+from crt.training.context import RunContext
+from crt.training.reference import Reference
+from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
+from crt.training.validation import Floor
+from crt.training.verl import overrides as verl
+from crt.training.verl.data import rows_of, write_parquet
+from crt.training.verl.folder import Folder
+from crt.training.verl.launch import launch
+from crt.training.verl.recorder import finished, step_of
+from crt.training.verl.sampler import SERVERS, ClusterSampler, composed
+from crt.training.verl.words import Overrides, flat
+from crt.types import Problem
+
+AT_ONCE = 256  # problems whose reference rollouts are kept together: a kill loses no more
+ROOM = 16  # tokens by which a prompt may be longer, because its budget is another number
+
+Show = Callable[[dict[str, Any]], None]
+
+
+def fit(
+    run: Run, context: RunContext, stage: Stage, reference: Reference, floor: Floor, show: Show
+) -> None:
+    """Trains a stage to its end, from the start or from where it was left."""
+    folder = folder_of(run, stage)
+    saved = left_at(run, stage, folder)
+    if saved and ended_at(run, stage, stage.first + step_of(saved)):
+        return
+    if not folder.train.exists():
+        prepare(run, context, stage, reference, folder)
+    SERVERS.end()
+    follower = Follower(run, show)
+    if not launch(overrides(run, context, stage, saved), folder, follower):
+        raise Interrupted
+
+
+def prepare(
+    run: Run, context: RunContext, stage: Stage, reference: Reference, folder: Folder
+) -> None:
+    """The reference's rollouts, as far as they are missing, and the files that verl reads."""
+    order = order_of(context, stage)
+    asked, others = [problem for step in order for problem in step], context.problems[1]
+    sample_ahead(reference, asked)
+    theirs = reference(list(dict.fromkeys(problem.id for problem in asked)))
+    # Checkpoints of both stages are judged by the base, whatever the stage compares with.
+    base = context.on_validation(context.reference(context.base))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_text(folder.agent, f"- name: {verl.AGENT}\n  _target_: {verl.AGENT_CLASS}\n")
+    sent = [render(problem, context.template) for problem in others]
+    write_parquet(folder.validation, rows_of(others, sent, base))
+    write_parquet(folder.train, rows_of(asked, prompts_of(context, stage, order), theirs))
+
+
+def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
+    """The reference's rollouts as far as they are missing, kept as they come."""
+    wanted = list(dict.fromkeys(problem.id for problem in problems))
+    for first in range(0, len(wanted), AT_ONCE):
+        reference.rollouts(wanted[first : first + AT_ONCE])
+
+
+def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
+    """Those of the stage's training, as verl is given them."""
+    course = verl.Course(stage.number, stage.objective, stage.steps, saved)
+    model = described(context, context.load(stage.start))
+    return verl.training(run.config, run.path.absolute(), folder_of(run, stage), course, model)
+
+
+def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> ClusterSampler:
+    """The cluster's rollout engine with a model that stays as it is."""
+    words = verl.sampling(context.config, described(context, model))
+    return ClusterSampler(words, model.files.ends, sampling)
+
+
+def described(context: RunContext, model: LoadedModel) -> verl.Model:
+    """A model as verl is told of it."""
+    folder = model.files.folder.absolute()
+    return verl.Model(folder, model.dtype, longest_prompt(context), model.files.ends)
+
+
+@cache
+def longest_prompt(context: RunContext) -> int:
+    """Tokens of the longest prompt of the run, with room for another budget."""
+    problems: Sequence[Problem] = (*context.problems[0], *context.problems[1])
+    prompts: list[Prompt] = [render(problem, context.template) for problem in problems]
+    return max(len(prompt.token_ids) for prompt in prompts) + ROOM
+
+
+def folder_of(run: Run, stage: Stage) -> Folder:
+    """Where the stage's files for verl are; verl itself may run in another directory."""
+    return Folder((run.path / STATE / f"stage{stage.number}").absolute())
+
+
+def left_at(run: Run, stage: Stage, folder: Folder) -> Path | None:
+    """Where the stage was left, with everything that was written later taken back."""
+    whole = finished(folder.saved)
+    for path in folder.saved.glob("global_step_*"):
+        if path not in whole:
+            shutil.rmtree(path)
+    run.forget_after(stage.first + (step_of(whole[-1]) if whole else 0))
+    return whole[-1] if whole else None
+
+
+class Follower:
+    """Shows the rows that the trainer, elsewhere in the cluster, adds to the run."""
+
+    def __init__(self, run: Run, show: Show) -> None:
+        self.run, self.show = run, show
+        self.seen = len(run.steps)
+
+    def __call__(self) -> None:
+        """Those that are new."""
+        rows = self.run.steps
+        for row in rows[self.seen :]:
+            self.show(row)
+        self.seen = len(rows)
+
+
+def check(config: RunConfig, processes: int) -> None:
+    """Refuses what cannot work on a cluster, before anything is started."""
+    for wrong, sentence in _mistakes(config, processes):
+        if wrong:
+            raise ConfigError(sentence)
+    verl.refuse_ours(config)
+    if importlib.util.find_spec("verl") is None:
+        raise ConfigError(
+            "engine = \"verl\" needs verl, Ray and vLLM: pip install 'crt-train[cluster]'."
+        )
+    try:
+        composed(flat(config.verl))
+    except Exception as error:  # hydra has a class for every mistake
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(f"[verl] is refused by verl's configuration: {first}") from None
+
+
+def _mistakes(config: RunConfig, processes: int) -> list[tuple[bool, str]]:
+    cluster, only = config.cluster, 'with engine = "verl"'
+    devices = cluster.nodes * cluster.devices
+    rollouts = config.schedule.problems_per_step * config.sampling.group_size
+    return [
+        (
+            config.sampling.source == "reference",
+            f'method "{name_of(config.method)}" with sampling.source = "reference" trains on what '
+            f"a frozen model writes, which needs a loop of its own: {only} only "
+            'sampling.source = "policy" can run.',
+        ),
+        (
+            config.reference.mode == "fresh",
+            f'reference.mode = "fresh" cannot run {only}: a second model would have to be sampled '
+            'in every step. Set reference.mode = "cached".',
+        ),
+        (config.model.lora is not None, f"model.lora cannot run {only}: leave it out."),
+        (bool(config.trl), f"[trl] has no meaning {only}: use [verl], or leave it out."),
+        (
+            processes > 1,
+            f"{processes} processes of a launcher {only}: start `crt train` once, on the head.",
+        ),
+        (
+            rollouts % devices != 0,
+            f"problems_per_step × group_size = {rollouts} cannot be shared by {devices} devices: "
+            "change schedule.problems_per_step.",
+        ),
+        (
+            devices % cluster.tensor_parallel != 0,
+            f"cluster.tensor_parallel = {cluster.tensor_parallel} does not divide the {devices} "
+            "devices.",
+        ),
+    ]

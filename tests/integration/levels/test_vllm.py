@@ -1,0 +1,200 @@
+"""The command lines that vLLM would be started with, and servers started and ended for the dial."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crt.errors import ConfigError, DataError, EngineError
+from crt.levels.family import Family
+from crt.levels.proxy import Service
+from crt.levels.upstream import UpstreamSettings
+from crt.levels.vllm import (
+    Launch,
+    choose_engine,
+    free_ports,
+    plan_launches,
+    start_servers,
+    start_vllm,
+    stop_servers,
+    vllm_program,
+    wait_until_ready,
+)
+from tests.support.levels import level, plain_family, running, until
+
+
+@pytest.fixture
+def adapters(tmp_path):
+    """A family whose levels are adapters on one base, with ranks 8 and 24."""
+    for name, rank in (("concise", 8), ("balanced", 24)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text(json.dumps({"r": rank}))
+    made = [
+        level("concise", 57.0, model="concise", folder=True, adapter=True),
+        level("balanced", 61.0, model="balanced", folder=True, adapter=True),
+        level("full", 129.0, model="Qwen/Qwen3-8B", revision="abc"),
+    ]
+    return Family.model_validate(plain_family(made)), tmp_path / "family.json"
+
+
+def test_adapters_share_one_base(adapters):
+    family, file = adapters
+    (one,) = plan_launches(family, file, [9000, 9001, 9002], ["--max-model-len", "4096"])
+    folder = file.parent
+    assert one.command == (
+        *("vllm", "serve", "Qwen/Qwen3-8B", "--revision", "abc"),
+        *("--served-model-name", "demo:full", "--host", "127.0.0.1", "--port", "9000"),
+        *("--max-model-len", "4096", "--enable-lora", "--max-loras", "3"),  # one stays empty
+        *("--max-lora-rank", "32"),  # the smallest that vLLM knows and that holds 24
+        *("--lora-modules", f"demo:concise={folder}/concise", f"demo:balanced={folder}/balanced"),
+    )
+    assert one.url == "http://127.0.0.1:9000/v1"
+    assert one.models == {name: f"demo:{name}" for name in ("concise", "balanced", "full")}
+
+
+def test_whole_models_have_a_server_each(tmp_path):
+    made = [level("concise", 57.0, model="short", folder=True), level("full", 129.0, model="a/b")]
+    family = Family.model_validate(plain_family(made))
+    short, full = plan_launches(family, tmp_path / "family.json", [9000, 9001])
+    memory = ("--gpu-memory-utilization", "0.45")  # 0.9 for two
+    assert short.command[:3] == ("vllm", "serve", str(tmp_path / "short"))
+    assert short.command[-2:] == memory and full.command[-2:] == memory
+    assert (short.models, full.models) == ({"concise": "demo:concise"}, {"full": "demo:full"})
+    assert full.url == "http://127.0.0.1:9001/v1"
+
+
+def test_what_cannot_be_started(adapters, tmp_path):
+    family, file = adapters
+    (tmp_path / "concise" / "adapter_config.json").write_text("{}")
+    with pytest.raises(EngineError, match="no rank that vLLM knows"):
+        plan_launches(family, file, [9000])
+    mixed = [
+        level("concise", 57.0, model="concise", folder=True, adapter=True),
+        level("balanced", 61.0, model="balanced", folder=True),
+        level("full", 129.0, model="a/b"),
+    ]
+    with pytest.raises(ConfigError, match="is an adapter and another level is not"):
+        plan_launches(Family.model_validate(plain_family(mixed)), file, [9000, 9001, 9002])
+
+
+def test_without_vllm_the_local_engine_answers():
+    pytest.importorskip("torch")
+    assert choose_engine("local") == "local"
+    with pytest.raises(ConfigError, match="vLLM is not installed"):
+        choose_engine("vllm")
+    assert choose_engine("auto") == "local"
+
+
+SERVER = """
+import http.server, sys
+class Models(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'{"data": []}')
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Models).serve_forever()
+"""
+
+
+def test_servers_are_waited_for_and_ended():
+    (port,) = free_ports(1)
+    command = (sys.executable, "-c", SERVER, str(port))
+    said: list[str] = []
+    (process,) = start_servers([Launch(command, f"http://127.0.0.1:{port}", {})], said.append)
+    assert process.poll() is None and str(port) in said[0]
+    assert os.getpgid(process.pid) != os.getpgid(0)  # Ctrl-C here is not for it
+    stop_servers([process])
+    assert process.poll() is not None
+
+
+def test_one_that_ends_at_once_is_said():
+    (port,) = free_ports(1)
+    failing = Launch((sys.executable, "-c", "raise SystemExit(3)"), f"http://127.0.0.1:{port}", {})
+    with pytest.raises(EngineError, match="exit code 3"):
+        start_servers([failing], lambda _: None)
+
+
+def test_one_that_never_answers_is_said():
+    (port,) = free_ports(1)
+    silent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with pytest.raises(EngineError, match=r"was not ready within 0\.3 seconds"):
+        wait_until_ready(f"http://127.0.0.1:{port}", silent, 0.3)
+    stop_servers([silent])
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A `vllm` in the path that answers as the real one does; nothing is beside this Python."""
+    fake = Path(__file__).parents[2] / "fakes" / "vllm_serve.py"
+    found = tmp_path / "bin" / "vllm"
+    found.parent.mkdir()
+    found.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
+    found.chmod(0o755)
+    monkeypatch.setenv("PATH", str(found.parent), prepend=os.pathsep)
+    monkeypatch.setenv("FAKE_SAYS", "40 × 7 = 280.\n</think>\nIt is \\boxed{280}.")
+    return found
+
+
+def service_of(family, file):
+    engine, servers = start_vllm(family, file, (), UpstreamSettings(), lambda _: None)
+    return Service(family, engine, family.default, servers=servers)
+
+
+def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, http):
+    """Whole models: a server each, answers as the local engine gives them, no process left."""
+    assert vllm_program() == str(program)
+    family, file = pocket_family
+    service = service_of(family, file)
+    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo"}
+    with running(service) as (url, _, _):
+        chat = f"{url}/v1/chat/completions"
+        assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
+        told = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
+        streamed = http.post(chat, json={**body, "stream": True}).text
+        refused = http.post(chat, json={**body, "temperature": -1})
+    message = told["choices"][0]["message"]
+    assert (told["model"], told["crt"]["chosen_by"]) == ("demo:full", "verbosity")
+    assert message["reasoning_content"] == "40 × 7 = 280."  # in which the stop stands
+    assert message["content"] == "It is \\boxed{280}."
+    assert told["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
+    assert "token_ids" not in told["choices"][0] and "usage" not in streamed
+    assert '"reasoning_content": ' in streamed and '"model": "demo:concise"' in streamed
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "temperature"
+    assert [process.poll() for process in service.servers.processes] == [0, 0]
+
+
+def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
+    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr("crt.levels.vllm.WATCH_SECONDS", 0.1)
+    family, file = pocket_family
+    service = service_of(family, file)
+    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo:concise"}
+    with running(service) as (url, _, _):
+        dead = service.servers.processes[0]
+        dead.kill()
+        dead.wait()
+        until(lambda: service.servers.processes[0] is not dead)
+        until(lambda: http.get(f"{url}/health").status_code == 200)
+        assert http.post(f"{url}/v1/chat/completions", json=body).status_code == 200
+
+
+def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypatch):
+    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr("crt.levels.vllm.MOST_RESTARTS", 0)
+    family, file = pocket_family
+    service = service_of(family, file)
+    with running(service) as (url, _, _):
+        service.servers.processes[0].kill()
+        service.servers.processes[0].wait()
+        response = http.get(f"{url}/health")
+    assert response.status_code == 503
+    assert response.json()["levels"] == {"concise": "unreachable", "full": "ok"}
+
+
+def test_other_weights_are_not_served(pocket_family, program):
+    family, file = pocket_family
+    levels = [each.model_copy(update={"hash": "0" * 64}) for each in family.levels]
+    with pytest.raises(DataError, match="other weights"):
+        service_of(family.model_copy(update={"levels": levels}), file)

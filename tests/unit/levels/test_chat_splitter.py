@@ -1,0 +1,109 @@
+"""vLLM's answers, read from the tokens it returns, are what the local engine says."""
+
+import pytest
+
+from crt.levels.reasoning_splitter import ChatSplitter, Vocabulary
+from crt.pocket import path
+from crt.sampling.models import load_tokenizer
+
+THOUGHT, SAID = "40 × 7 = 280. So it is 280.", "The answer is \\boxed{280}."
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    tokenizer = load_tokenizer(path())
+    return Vocabulary(tokenizer._tokenizer, frozenset({tokenizer.eos_token_id}))
+
+
+def ids(vocabulary, text):
+    return vocabulary.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def response(vocabulary):
+    """Thinking that the prompt opened, the answer, and the token that ends it."""
+    return [*ids(vocabulary, f"{THOUGHT}\n</think>\n{SAID}"), *vocabulary.eos_token_ids]
+
+
+def whole(vocabulary, tokens, prompt="<assistant><think>\n", **usage):
+    """An answer as vLLM 0.28 sends it, with `return_token_ids`."""
+    message = {"role": "assistant", "content": "all in one", "refusal": None, "reasoning": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": len(tokens), **usage}
+    return {
+        "id": "chatcmpl-1",
+        "choices": [{**choice, "token_ids": tokens}],
+        "usage": {**usage, "completion_tokens_details": None},
+        "prompt_token_ids": ids(vocabulary, prompt),
+    }
+
+
+def test_thinking_apart_and_counted(vocabulary):
+    tokens = response(vocabulary)
+    told = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens))
+    message = told["choices"][0]["message"]
+    assert message["content"] == SAID and message["reasoning_content"] == THOUGHT
+    thought = tokens.index(ids(vocabulary, "</think>")[0]) + 1  # with the mark that closes it
+    assert told["usage"]["completion_tokens_details"] == {"reasoning_tokens": thought}
+    assert "prompt_token_ids" not in told and "token_ids" not in told["choices"][0]
+
+
+def test_a_prompt_that_opens_no_thinking_leaves_an_answer(vocabulary):
+    tokens = [*ids(vocabulary, SAID), *vocabulary.eos_token_ids]
+    told = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens, prompt="<assistant>"))
+    assert told["choices"][0]["message"]["content"] == SAID
+    assert told["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
+    closed = whole(vocabulary, tokens, prompt="<assistant><think>\n</think>\n")
+    assert ChatSplitter(vocabulary, ()).split(closed)["choices"][0]["message"]["content"] == SAID
+
+
+def test_a_stop_ends_the_answer_and_not_the_thinking(vocabulary):
+    told = ChatSplitter(vocabulary, ("280",)).split(whole(vocabulary, response(vocabulary)))
+    message = told["choices"][0]["message"]
+    assert message["reasoning_content"] == THOUGHT  # in which it stands twice
+    assert message["content"] == "The answer is \\boxed{"
+
+
+def streamed(vocabulary, tokens, size):
+    """The same in chunks of so many tokens, as vLLM sends them."""
+    role = {"role": "assistant", "content": ""}
+    opening = {"choices": [{"index": 0, "delta": role, "finish_reason": None}]}
+    yield {**opening, "prompt_token_ids": ids(vocabulary, "<assistant><think>\n")}
+    for at in range(0, len(tokens), size):
+        finish = "stop" if at + size >= len(tokens) else None
+        choice = {"index": 0, "delta": {"content": "?"}, "finish_reason": finish}
+        yield {"choices": [{**choice, "token_ids": tokens[at : at + size]}]}
+    yield {"choices": [], "usage": {"completion_tokens": len(tokens)}}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_chunks_of_any_size_say_the_same(vocabulary, size):
+    tokens, splitter = response(vocabulary), ChatSplitter(vocabulary, ())
+    chunks = [told for each in streamed(vocabulary, tokens, size) if (told := splitter.split(each))]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert "".join(each.get("reasoning_content", "") for each in deltas) == THOUGHT
+    assert "".join(each.get("content", "") for each in deltas) == SAID
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    counted = chunks[-1]["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert counted == tokens.index(ids(vocabulary, "</think>")[0]) + 1
+
+
+def test_a_server_that_returns_no_tokens_is_passed_on(vocabulary):
+    told = whole(vocabulary, response(vocabulary))
+    told["choices"][0] |= {"token_ids": None}
+    message = ChatSplitter(vocabulary, ()).split(told)["choices"][0]["message"]
+    assert message["content"] == "all in one"
+
+
+def test_after_a_stop_nothing_more_is_told(vocabulary):
+    splitter = ChatSplitter(vocabulary, ("answer",))
+    chunks = [
+        told
+        for each in streamed(vocabulary, response(vocabulary), 1)
+        if (told := splitter.split(each))
+    ]
+    ends = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
+    assert ends == ["stop"]
+    said = "".join(c["delta"].get("content", "") for chunk in chunks for c in chunk["choices"])
+    assert said == "The "
+    assert chunks[-1]["usage"]["completion_tokens"] == len(response(vocabulary))
