@@ -15,13 +15,9 @@ import trained
 
 import crt
 
+FOLDERS = (Path(__file__).parent, Path(trained.__file__).parent, Path(crt.__file__).parents[1])
 ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(
-        [
-            str(Path(of).parent)
-            for of in (__file__, trained.__file__, str(Path(crt.__file__).parent))
-        ]
-    ),
+    "PYTHONPATH": os.pathsep.join(map(str, FOLDERS)),
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
