@@ -1,6 +1,7 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -57,12 +58,13 @@ class RunContext:
         model = self.config.model
         revision = model.revision if name == model.name else None
         load = without_weights if self.config.engine == "verl" else load_model
-        return load(
-            name,
-            revision=revision,
-            dtype=dtype or model.dtype,
-            trust_remote_code=model.trust_remote_code,
-        )
+        with loading_whole():
+            return load(
+                name,
+                revision=revision,
+                dtype=dtype or model.dtype,
+                trust_remote_code=model.trust_remote_code,
+            )
 
     def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
         """A model to train, and TRL's setting for a new adapter if one is to be trained.
@@ -190,6 +192,24 @@ class RunContext:
         """Stops the grader's workers and whatever holds a GPU."""
         self.release()
         self.grader.close()
+
+
+@contextmanager
+def loading_whole() -> Iterator[None]:
+    """Models are loaded whole within it, though ZeRO-3 may be training another one.
+
+    transformers would give every process its shard of any model that is loaded meanwhile.
+    """
+    from transformers.integrations import deepspeed
+
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    config = reference() if reference is not None else None
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
 
 
 def reference_sampling(config: RunConfig) -> Sampling:

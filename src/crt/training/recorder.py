@@ -27,7 +27,7 @@ from crt.training.trl.trainer import STATE_FILE, CRTTrainer
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
 TRAINER_FILES = (
     "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "pytorch_model",
-    STATE_FILE, FINISHED,
+    "zero_to_", "latest", STATE_FILE, FINISHED,
 )  # fmt: skip
 
 
@@ -135,6 +135,8 @@ class Recorder(TrainerCallback):
                 for file in saved.iterdir()
                 if file.is_file() and not file.name.startswith(TRAINER_FILES)
             ]
+            if not any(file.suffix == ".safetensors" for file in files):
+                raise EngineError(f"TRL saved no weights in {saved}: set it to save whole models.")
             record = {"stage": self.stage} | found
             keep_checkpoint(self.run, step, files, record, sums, self.dtype)
 

@@ -16,7 +16,7 @@ from crt.processes import at_signal
 from crt.run import STATE, Run
 from crt.sampling.base import InProcess, Sampler
 from crt.sampling.models import LoadedModel
-from crt.sampling.vllm import TrainersVllm
+from crt.sampling.vllm import TrainersVllm, close_engine
 from crt.training.checkpoints import check_rows, forget_later, last_whole, states, step_of
 from crt.training.context import RunContext
 from crt.training.ranks import Ranks
@@ -79,6 +79,8 @@ def fit(
     trainer = make_trainer(run, context, stage, material, recorder)
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    if trainer.use_vllm:
+        close_engine(trainer)
     if recorder.terminated:
         raise Interrupted
 
