@@ -18,7 +18,7 @@ from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Store
 from crt.training.stage import Stage, stage_of
-from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare, sampler_of
+from crt.training.verl.fit import BACKEND, Follower, check, folder_of, left_at, prepare, sampler_of
 from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Row, decided
 from crt.training.verl.recorder import ClusterRecorder
@@ -249,7 +249,7 @@ def kept(context: RunContext, model, problems, verdict: Verdict, tokens: int) ->
 
 def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["engine=verl", "cluster.devices=2"])
-    context = RunContext(config, tmp_path / "references")
+    context = RunContext(config, tmp_path / "references", BACKEND)
     run = Run.create(tmp_path / "run", config)
     shutil.copytree(tiny / "model", run.checkpoint(2))
     short = make_model()
@@ -283,7 +283,8 @@ def test_an_adapter_is_no_model_to_start_from(tiny, tmp_path):
     adapted.peft_config["default"].base_model_name_or_path = str(tiny / "model")
     adapted.save_pretrained(tmp_path / "adapter")
     changes = ["engine=verl", "cluster.devices=2", f"model.name={tmp_path / 'adapter'}"]
-    context = RunContext(load_recipe(tiny / "recipe.toml", changes), tmp_path / "references")
+    config = load_recipe(tiny / "recipe.toml", changes)
+    context = RunContext(config, tmp_path / "references", BACKEND)
     with pytest.raises(ConfigError, match="is an adapter, which cannot be trained"):
         sampler_of(context, context.base, context.sampling)
     context.close()

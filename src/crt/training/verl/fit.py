@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from crt.algorithm.registry import TwoStage, name_of
+from crt.algorithm.registry import name_of
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data.prompts import Prompt, render
 from crt.errors import ConfigError
@@ -16,7 +17,7 @@ from crt.files import write_text
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
 from crt.sampling.models import LoadedModel, base_of, model_folder
-from crt.training.context import RunContext
+from crt.training.context import Backend, RunContext
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
 from crt.training.validation import Floor
@@ -25,12 +26,12 @@ from crt.training.verl.adapter import merged_folder
 from crt.training.verl.data import rows_of, write_parquet
 from crt.training.verl.folder import Folder
 from crt.training.verl.launch import launch
+from crt.training.verl.model import without_weights
 from crt.training.verl.recorder import finished, step_of
 from crt.training.verl.sampler import SERVERS, ClusterSampler, composed
 from crt.training.verl.words import Overrides, flat
 from crt.types import Problem
 
-AT_ONCE = 256  # problems whose reference rollouts are kept together: a kill loses no more
 MERGED = "merged"  # where an adapter merged into its base is, for the rollout servers
 ROOM = 16  # tokens by which a prompt may be longer, because its budget is another number
 
@@ -59,7 +60,7 @@ def prepare(
     """The reference's rollouts, as far as they are missing, and the files that verl reads."""
     order = order_of(context, stage)
     asked, others = [problem for step in order for problem in step], context.problems[1]
-    sample_ahead(reference, asked)
+    reference.sample_ahead(asked)
     theirs = reference(list(dict.fromkeys(problem.id for problem in asked)))
     # Checkpoints of both stages are judged by the base, whatever the stage compares with.
     base = context.on_validation(context.reference(context.base))
@@ -70,13 +71,6 @@ def prepare(
     write_parquet(folder.validation, rows_of(others, sent, base, cap))
     cap = context.sampling.max_tokens
     write_parquet(folder.train, rows_of(asked, prompts_of(context, stage, order), theirs, cap))
-
-
-def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
-    """The reference's rollouts as far as they are missing, kept as they come."""
-    wanted = list(dict.fromkeys(problem.id for problem in problems))
-    for first in range(0, len(wanted), AT_ONCE):
-        reference.rollouts(wanted[first : first + AT_ONCE])
 
 
 def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
@@ -97,6 +91,9 @@ def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> C
         about = replace(about, folder=whole.absolute(), adapter=None)
     words = verl.sampling(context.config, about)
     return ClusterSampler(words, model.files.ends, sampling)
+
+
+BACKEND = Backend(without_weights, sampler_of)
 
 
 def described(context: RunContext, model: LoadedModel) -> verl.Model:

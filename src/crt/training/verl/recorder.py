@@ -13,8 +13,7 @@ from crt.sampling.models import WORDS
 from crt.training.alarms import alarm
 from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.training.stage import Stage
-from crt.training.train import guard_of
-from crt.training.validation import against, figures
+from crt.training.validation import against, figures, guard_of
 from crt.training.verl.adapter import write_adapter
 from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Decided, Row, reference_of
