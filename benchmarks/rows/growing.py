@@ -85,7 +85,7 @@ def growth(name: str, what: str, points: Sequence[tuple[float, Timing]]) -> Row:
 
 def report_row(setting: Setting) -> Row:
     """`crt report` on two evaluations of growing size."""
-    from crt.report.write import Order, write
+    from crt.reporting.report import ReportOptions, write_report
 
     contenders = {}
     for problems in PROBLEMS[:2] if setting.small else PROBLEMS:
@@ -93,8 +93,8 @@ def report_row(setting: Setting) -> Row:
             write_evaluation(setting.folder / f"report{problems}" / name, problems, words, seed)
             for seed, (name, words) in enumerate((("base", 120), ("short", 60)))
         )
-        order = Order(places, setting.folder / f"report{problems}.html")
-        contenders[str(problems)] = lambda _, order=order: bool(write(order))
+        options = ReportOptions(places, setting.folder / f"report{problems}.html")
+        contenders[str(problems)] = lambda _, options=options: bool(write_report(options))
     timings = interleaved(contenders, setting.repeats)
     points = [(2.0 * ROLLOUTS * int(size), t) for size, each in timings.items() for t in each]
     return growth("growth-report", "the report's seconds against rollouts", points)

@@ -31,7 +31,7 @@ EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
     ),
     **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
     **dict.fromkeys(("verl", "ray", "hydra", "omegaconf"), "cluster"),
-    "matplotlib": "report",
+    "vl_convert": "report",
     **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx"), "serve"),
 }
 

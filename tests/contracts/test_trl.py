@@ -21,6 +21,7 @@ from transformers import (
     TrainerCallback,
 )
 from trl import GRPOConfig, GRPOTrainer
+from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -140,6 +141,7 @@ def trained(tmp_path_factory) -> Spy:
         (Trainer, "_get_output_dir", "trial"),
         (VLLMGeneration, "generate", "prompts images num_generations profiler"),
         (VLLMGeneration, "sync_weights", ""),
+        (VLLMClient, "close_communicator", ""),
     ],
 )
 def test_signatures(of, name, parameters):
@@ -159,6 +161,14 @@ def test_vllm_is_told_of_new_weights_by_the_step():
         "TrainersVllm pushes the weights itself and notes it there, so that TRL does not again"
     )
     assert "self.vllm_generation = VLLMGeneration(" in source, "VllmRollouts asks it"
+
+
+def test_zero_3_is_known_by_what_transformers_keeps():
+    from transformers.integrations import deepspeed
+
+    assert deepspeed._hf_deepspeed_config_weak_ref is None, "loading_whole sets it aside"
+    source = inspect.getsource(deepspeed.is_deepspeed_zero3_enabled)
+    assert "_hf_deepspeed_config_weak_ref" in source
 
 
 def test_rollout_func_gets_every_prompt_as_often_as_it_has_rollouts(trained):

@@ -162,6 +162,17 @@ def test_the_vllm_that_trains_draws_with_the_weights_of_the_step():
     assert (generation.temperature, generation.max_completion_length) == (1.0, 8)  # then as before
 
 
+def test_greedy_samples_are_drawn_once_per_prompt():
+    """vLLM's server refuses several greedy samples of a prompt."""
+    generation = Generation()
+    state = SimpleNamespace(global_step=0)
+    trainer = SimpleNamespace(vllm_generation=generation, state=state, _last_loaded_step=0)
+    sampler = TrainersVllm(trainer, [END], Sampling(32, temperature=0.0))  # pyright: ignore
+    groups = sampler(PROMPTS, 2, 0)
+    assert generation.asked == [(PROMPTS, 1)]
+    assert [len(group) for group in groups] == [2, 2, 2]
+
+
 def test_vllm_in_training_continues_our_own_prompts():
     generation = Generation()
     trainer = SimpleNamespace(vllm_generation=generation, num_generations=2)

@@ -13,7 +13,7 @@ from trained import same
 
 from crt.errors import DataError
 from crt.run import Run
-from crt.training.states import check
+from crt.training.checkpoints import check
 
 LONG = pytest.mark.faults
 STAGE_TWO = 560  # events: the run is in Stage II, with two states of each stage

@@ -15,10 +15,10 @@ from crt.errors import ConfigError, EngineError
 from crt.files import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
-from crt.training.context import Workshop
+from crt.training.context import RunContext
 from crt.training.reference import Store
 from crt.training.stage import Stage, stage_of
-from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare
+from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare, sampler_of
 from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Row, decided
 from crt.training.verl.recorder import ClusterRecorder
@@ -217,11 +217,16 @@ def test_the_plugin_finds_the_stage_the_run_is_in(tmp_path):
         ({"sampling": {"source": "reference", "group_size": 4}, "method": {"type": "o1_pruner"}},
          'method "o1_pruner" with sampling.source = "reference"'),
         ({"reference": {"mode": "fresh"}}, 'reference.mode = "fresh" cannot run'),
-        ({"model": {"name": "m", "lora": {}}}, "model.lora cannot run"),
+        ({"model": {"name": "m", "lora": {"dropout": 0.1}}}, "model.lora.dropout = 0.1 cannot run"),
+        ({"model": {"name": "m", "lora": {"alpha": 0.5}}}, "model.lora.alpha = 0.5 cannot run"),
+        ({"model": {"name": "m", "lora": {}}, "method": {"type": "crt"}},
+         "model.lora with optim.kl = 0.001 cannot run two stages"),
         ({"trl": {"use_vllm": True}}, "[trl] has no meaning"),
         ({"cluster": {"devices": 3}}, "= 8 cannot be shared by 3 devices"),
         ({"cluster": {"tensor_parallel": 3}}, "tensor_parallel = 3 does not divide the 8"),
         ({"verl": {"data": {"shuffle": True}}}, "[verl] data.shuffle is set by"),
+        ({"verl": {"algorithm": {"rollout_correction": {"rollout_is": "sequence"}}}},
+         "rollout_is = 'sequence' weighs a response by its length"),
     ],
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_name(changes, sentence):
@@ -235,16 +240,16 @@ def test_a_launcher_of_processes_is_refused():
         check(config(), 4)
 
 
-def kept(workshop: Workshop, model, problems, verdict: Verdict, tokens: int) -> None:
+def kept(context: RunContext, model, problems, verdict: Verdict, tokens: int) -> None:
     """Reference rollouts as the cluster's vLLM would have left them."""
-    store = Store(workshop.cache, workshop.about(model, workshop.sampling, vllm=True))
+    store = Store(context.cache, context.about(model, context.sampling, vllm=True))
     one = [Rollout("", "text", tokens + i, "eos", verdict, "0") for i in range(4)]
     store.put(problems, {problem.id: one for problem in problems})
 
 
 def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["engine=verl", "cluster.devices=2"])
-    workshop = Workshop(config, tmp_path / "references")
+    context = RunContext(config, tmp_path / "references")
     run = Run.create(tmp_path / "run", config)
     shutil.copytree(tiny / "model", run.checkpoint(2))
     short = make_model()
@@ -252,22 +257,36 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     short.save_pretrained(run.checkpoint(2))
     run.set_progress(stage_one_ended=4, stage_two_from=2)
     stage = stage_of(run)
-    start = workshop.load(stage.start)
-    assert start.hash != workshop.base.hash
-    train, validation = workshop.problems
-    kept(workshop, workshop.base, validation, Verdict.CORRECT, 50)
-    kept(workshop, start, train, Verdict.WRONG, 20)
+    start = context.load(stage.start)
+    assert start.hash != context.base.hash
+    train, validation = context.problems
+    kept(context, context.base, validation, Verdict.CORRECT, 50)
+    kept(context, start, train, Verdict.WRONG, 20)
     folder = folder_of(run, stage)
-    prepare(run, workshop, stage, workshop.reference(start), folder)
+    prepare(run, context, stage, context.reference(start), folder)
     asked = [row["extra_info"] for row in pq.read_table(folder.train).to_pylist()]
     judged = [row["extra_info"] for row in pq.read_table(folder.validation).to_pylist()]
     assert len(asked) == 4 * 4 and len(judged) == 4  # steps 5 to 8, and the validation problems
     assert all(info["reference_length"] == [20, 21, 22, 23] for info in asked)
     assert all(info["reference_correct"] == [1] * 4 for info in judged)
     assert asked[0]["prompt_ids"] == list(
-        render(train_of(asked[0], train), workshop.template).token_ids
+        render(train_of(asked[0], train), context.template).token_ids
     )
-    workshop.close()
+    context.close()
+
+
+def test_an_adapter_is_no_model_to_start_from(tiny, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(make_model(), settings)
+    adapted.peft_config["default"].base_model_name_or_path = str(tiny / "model")
+    adapted.save_pretrained(tmp_path / "adapter")
+    changes = ["engine=verl", "cluster.devices=2", f"model.name={tmp_path / 'adapter'}"]
+    context = RunContext(load_recipe(tiny / "recipe.toml", changes), tmp_path / "references")
+    with pytest.raises(ConfigError, match="is an adapter, which cannot be trained"):
+        sampler_of(context, context.base, context.sampling)
+    context.close()
 
 
 def train_of(info, problems):

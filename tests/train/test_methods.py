@@ -18,9 +18,8 @@ from crt.data.prompts import Prompt
 from crt.files import read_json
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.training.context import Workshop
-from crt.training.order import problem_order
-from crt.training.stage import Stage, prompts_of
+from crt.training.context import RunContext
+from crt.training.stage import Stage, problem_order, prompts_of
 from crt.training.trl.rollouts import FastRollouts
 from crt.training.trl.trainer import CRTTrainer
 
@@ -53,22 +52,22 @@ def l1_recipe(tiny) -> Path:
 
 
 def test_a_problem_comes_again_with_another_budget(l1_recipe, tmp_path):
-    workshop = Workshop(load_recipe(l1_recipe), tmp_path)
-    objective = workshop.config.method
+    context = RunContext(load_recipe(l1_recipe), tmp_path)
+    objective = context.config.method
     assert isinstance(objective, L1Exact)
-    order = problem_order(workshop.problems[0], 4, 30, workshop.config.seed)
-    sent = prompts_of(workshop, Stage(1, objective, "", 0, 30), order)
+    order = problem_order(context.problems[0], 4, 30, context.config.seed)
+    sent = prompts_of(context, Stage(1, objective, "", 0, 30), order)
     by_problem: dict[str, set[int | None]] = {}
     for prompt in sent:
         assert prompt.messages[-1]["content"].endswith(f" Think for {prompt.budget} tokens.")
         by_problem.setdefault(prompt.problem_id, set()).add(prompt.budget)
     assert max(len(seen) for seen in by_problem.values()) > 1
     # a stage that begins at step 10 asks what it would have asked then
-    later = prompts_of(workshop, Stage(1, objective, "", 10, 20), order[10:])
+    later = prompts_of(context, Stage(1, objective, "", 10, 20), order[10:])
     assert later == sent[40:]
-    assert workshop.plain.settings.budget == "none"
-    assert workshop.about(workshop.base, workshop.sampling)["prompt"] == workshop.plain.hash
-    workshop.close()
+    assert context.plain.settings.budget == "none"
+    assert context.about(context.base, context.sampling)["prompt"] == context.plain.hash
+    context.close()
 
 
 @pytest.fixture(scope="module")

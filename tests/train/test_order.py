@@ -1,4 +1,5 @@
-from crt.training.order import held_out, problem_order
+from crt.training.context import held_out
+from crt.training.stage import problem_order
 from crt.types import Problem
 
 PROBLEMS = [Problem(str(i), "q", "a") for i in range(10)]

@@ -9,7 +9,7 @@ from trained import train
 
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.training.context import Workshop
+from crt.training.context import RunContext
 
 SMALL = ("--set", "model.dtype=bfloat16", "--set", "optim.learning_rate=1e-6",
          "--set", "schedule.steps=6")  # fmt: skip
@@ -39,11 +39,11 @@ def test_a_rate_of_a_millionth_moves_most_weights(tiny, in_bfloat16):
 def test_a_checkpoint_is_used_in_the_models_dtype(tiny, in_bfloat16, tmp_path):
     folder = Run.open(in_bfloat16).checkpoint(6)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
-    workshop = Workshop(Run.open(in_bfloat16).config, tmp_path)
-    policy, _ = workshop.load_to_train(str(folder))
-    workshop.close()
-    assert workshop.load(str(folder)).model.dtype == torch.bfloat16
-    assert workshop.base.model.dtype == torch.bfloat16  # the frozen reference
+    context = RunContext(Run.open(in_bfloat16).config, tmp_path)
+    policy, _ = context.load_to_train(str(folder))
+    context.close()
+    assert context.load(str(folder)).model.dtype == torch.bfloat16
+    assert context.base.model.dtype == torch.bfloat16  # the frozen reference
     exact = load_file(folder / "model.safetensors")
     for name, weight in policy.model.named_parameters():
         assert torch.equal(weight, exact[name]), "Stage II goes on from what was trained"
@@ -66,9 +66,9 @@ def test_the_reference_may_be_sampled_at_the_cap_of_use(tiny, tmp_path):
         config = load_recipe(
             tiny / "recipe.toml", ["sampling.max_tokens=4", f"reference.max_tokens={cap}"]
         )
-        workshop = Workshop(config, tmp_path)
-        batch = workshop.reference(workshop.base)([p.id for p in workshop.problems[0]])
-        workshop.close()
+        context = RunContext(config, tmp_path)
+        batch = context.reference(context.base)([p.id for p in context.problems[0]])
+        context.close()
         accuracy[cap] = batch.accuracy
         assert batch.length.max() == cap
     assert accuracy[40] > accuracy[4] + 0.03
@@ -76,9 +76,9 @@ def test_the_reference_may_be_sampled_at_the_cap_of_use(tiny, tmp_path):
 
 def test_checkpoints_may_be_measured_at_the_cap_of_use(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["validation.max_tokens=40"])
-    workshop = Workshop(config, tmp_path)
-    judged = workshop.on_validation(workshop.reference(workshop.base))
-    policy = workshop.policy(workshop.base, sampling=workshop.validation_sampling)
-    measured = workshop.measured(policy, 4, step=1)
-    workshop.close()
+    context = RunContext(config, tmp_path)
+    judged = context.on_validation(context.reference(context.base))
+    policy = context.policy(context.base, sampling=context.validation_sampling)
+    measured = context.measured(policy, 4, step=1)
+    context.close()
     assert judged.length.max() > 10 < max(rollout.length for rollout in measured)

@@ -73,6 +73,8 @@ def test_too_few_validation_problems_are_noted_with_the_number_that_would_do():
         ("trl.vllm_importance_sampling_mode=sequence_mask", 'mode = "sequence_mask" weighs a'),
         ("trl.importance_sampling_level=sequence", "weighs a response by its length"),
         ("trl.mask_truncated_completions=true", 'set grading.truncated = "mask"'),
+        ('trl.fsdp_config={state_dict_type="SHARDED_STATE_DICT"}', "saves shards: leave it out"),
+        ("trl.deepspeed={zero_optimization={stage=3}}", "ZeRO-3 saves shards unless"),
         ("trl.use_vlm=true", "use_vlm is no setting of TRL. Did you mean `use_vllm`?"),
         ("engine=verl", "pip install 'crt-train[cluster]'"),
         ("trl.beta=0.1", "[trl] beta is set by the recipe's own sections"),

@@ -8,7 +8,7 @@ from trained import rows, train
 
 from crt.cli import main
 from crt.run import Run
-from crt.training.budget import Budget, generated
+from crt.training.stage import Budget, generated
 
 TOKENS = 500  # a step of the tiny model is 16 responses of at most 10 tokens
 RECIPE = "tokens.toml"

@@ -17,8 +17,8 @@ from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training import train as stages
-from crt.training.choice import FINAL_DRAW, RULES, chosen, confirmed
-from crt.training.context import Workshop
+from crt.training.context import RunContext
+from crt.training.validation import FINAL_DRAW, RULES, chosen, confirmed
 
 
 @pytest.fixture(scope="module")
@@ -90,35 +90,35 @@ def test_the_recommended_checkpoint_was_measured_again_with_another_draw(whole, 
     record = run.checkpoints[step]
     assert record["final"] and record["rollouts"] == 3 and record["first"]["rollouts"] == 2
     assert sum("final" in each for each in run.checkpoints.values()) <= 2 * 2  # twice, 2 at most
-    workshop = Workshop(run.config, tmp_path / "references")
-    policy = workshop.policy(workshop.load(str(run.checkpoint(step))))
-    rollouts = workshop.measured(policy, 3, step, FINAL_DRAW)
-    workshop.close()
+    context = RunContext(run.config, tmp_path / "references")
+    policy = context.policy(context.load(str(run.checkpoint(step))))
+    rollouts = context.measured(policy, 3, step, FINAL_DRAW)
+    context.close()
     assert sum(r.length for r in rollouts) / len(rollouts) == record["tokens"]
 
 
 def test_batches_of_the_reference_are_drawn_apart(tiny, tmp_path):
     # A model without weights says the same whatever it is asked, so only the draw can differ.
-    workshop = Workshop(load_recipe(tiny / "recipe.toml"), tmp_path)
-    for weights in workshop.base.model.parameters():
+    context = RunContext(load_recipe(tiny / "recipe.toml"), tmp_path)
+    for weights in context.base.model.parameters():
         weights.data.zero_()
-    reference = workshop.reference(workshop.base)
-    one, other = (reference.rollouts([p.id])[p.id] for p in workshop.problems[0][:2])
-    again = workshop.reference(workshop.base).rollouts([one[0].problem_id])
-    workshop.close()
+    reference = context.reference(context.base)
+    one, other = (reference.rollouts([p.id])[p.id] for p in context.problems[0][:2])
+    again = context.reference(context.base).rollouts([one[0].problem_id])
+    context.close()
     assert [r.text for r in one] != [r.text for r in other]
     assert again[one[0].problem_id] == one
 
 
 def test_checkpoints_are_measured_at_the_temperature_of_use(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["validation.temperature=0.0"])
-    workshop = Workshop(config, tmp_path)
-    trained = workshop.reference(workshop.base)
-    judged = workshop.on_validation(trained)
-    asked = workshop.policy(workshop.base, sampling=workshop.validation_sampling)
-    measured = workshop.measured(asked, 3, step=1)
+    context = RunContext(config, tmp_path)
+    trained = context.reference(context.base)
+    judged = context.on_validation(trained)
+    asked = context.policy(context.base, sampling=context.validation_sampling)
+    measured = context.measured(asked, 3, step=1)
     as_trained = trained(judged.problem_ids)
-    workshop.close()
+    context.close()
     assert (judged.length == judged.length[:, :1]).all()  # greedy: all rollouts are alike
     assert len({(r.problem_id, r.text) for r in measured}) == len(judged.problem_ids)
     assert not (as_trained.length == as_trained.length[:, :1]).all()
@@ -145,8 +145,8 @@ def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasibl
     monkeypatch.setattr(Run, "checkpoints", property(lambda _: known))
     asked = []
 
-    def noted(run, workshop, floor, rule="feasible"):
-        best = confirmed(run, workshop, floor, rule)
+    def noted(run, context, floor, rule="feasible"):
+        best = confirmed(run, context, floor, rule)
         asked.append((rule, best.step))
         return best
 
@@ -180,9 +180,9 @@ def test_an_adapter_is_trained_through_both_stages(tiny, tmp_path):
     assert (folder / "adapter_model.safetensors").exists()
     assert not (folder / "model.safetensors").exists()
     # the record was measured on the policy that the folder gives when it is loaded
-    workshop = Workshop(run.config, tmp_path / "references")
-    rollouts = workshop.measured(workshop.policy(workshop.load(str(folder))), 2, 8)
-    workshop.close()
+    context = RunContext(run.config, tmp_path / "references")
+    rollouts = context.measured(context.policy(context.load(str(folder))), 2, 8)
+    context.close()
     record = run.checkpoints[8]
     assert sum(r.length for r in rollouts) / len(rollouts) == record.get("first", record)["tokens"]
 

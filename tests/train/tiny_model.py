@@ -1,5 +1,6 @@
-"""A model of a few thousand weights whose words are boxed answers and filler."""
+"""A model of a few thousand weights whose words are boxed answers and filler, and a recipe."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -9,6 +10,43 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 BOXES = [rf"\boxed{{{digit}}}" for digit in range(3)]
 WORDS = ["<pad>", "<eos>", "<unk>", "<go>", "red", "green", "blue", "hmm", "wait", *BOXES]
 NAMES = {"end": "<eos>", "zero": BOXES[0]}
+RECIPE = """
+name = "tiny"
+seed = 5
+[model]
+name = "{model}"
+dtype = "float32"
+[prompt]
+instruction = "{{question}}"
+[data]
+train = ["{data}"]
+[method]
+type = "crt"
+shorten.slack = "auto"
+shorten.smoothing = 0.5
+saturation = {{ at_least = 2, window = 1, latest = 0.5, improvement = 0.0 }}
+[schedule]
+steps = 8
+problems_per_step = 4
+save_every = 2
+[sampling]
+group_size = 4
+max_tokens = 10
+[preflight]
+max_truncated = 1.0
+[reference]
+rollouts = 4
+[validation]
+problems = 4
+rollouts = 2
+final_rollouts = 3
+finalists = 2
+[grading]
+workers = 1
+[optim]
+learning_rate = 1e-2
+kl = 0.01
+"""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -55,3 +93,22 @@ def make_inclined(folder: Path, **logits: float) -> None:
             model.lm_head.weight[WORDS.index(NAMES.get(word, word)), 0] = logit / 4
     model.save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
+
+
+def make_tiny(folder: Path) -> Path:
+    """`model/`, `data.jsonl` and `recipe.toml` in a folder."""
+    make_model().save_pretrained(folder / "model")
+    make_tokenizer().save_pretrained(folder / "model")
+    colours = ["red", "green", "blue"]
+    rows = [
+        {
+            "question": f"{colours[i % 3]} {colours[i // 3 % 3]} hmm",
+            "answer": str(i % 3),
+            "id": f"q{i}",
+        }
+        for i in range(36)
+    ]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    recipe = RECIPE.format(model=folder / "model", data=folder / "data.jsonl")
+    (folder / "recipe.toml").write_text(recipe)
+    return folder

@@ -198,6 +198,8 @@ MOMENTS: dict[str, Callable[[int], None]] = {
     "before the row": before_method("on_log"),
     "before the checkpoint": before_method("on_save"),
     "in the middle of a checkpoint": before_record("crt.training.checkpoints", final=False),
-    "before the second measurement is written": before_record("crt.training.choice", final=True),
+    "before the second measurement is written": before_record(
+        "crt.training.validation", final=True
+    ),
     "between the stages": before_progress,
 }

@@ -7,9 +7,10 @@ from crt.bench.plan import Comparison
 from crt.bench.results import text_of, write_results
 from crt.bench.sensitivity import SENSITIVITY
 from crt.errors import ConfigError, DataError
-from crt.files import read_json, write_json, write_text, written_whole
-from crt.report.figures import plane, sensitivity, style
-from crt.report.sources import Material
+from crt.files import read_json, write_json, write_text
+from crt.reporting.figures import sensitivity, tradeoff
+from crt.reporting.load import ReportData
+from crt.reporting.report import save_figure
 
 
 def export(comparison: Comparison, folder: Path) -> list[Path]:
@@ -46,10 +47,9 @@ def _data(comparison: Comparison, rows: list[dict[str, Any]], folder: Path) -> l
 def _picture(comparison: Comparison, rows: list[dict[str, Any]], path: Path) -> Path:
     """Accuracy against length, or what each setting does."""
     if comparison.kind == "sensitivity":
-        turned = read_json(comparison.path / SENSITIVITY)
-        figure = sensitivity.drawn(sensitivity.rows(Material((), turned=tuple(turned))))
+        varied = read_json(comparison.path / SENSITIVITY)
+        (figure,) = sensitivity.figures(ReportData((), sensitivity=tuple(varied)))
     else:
-        figure = plane.drawn(plane.rows(Material((), methods=tuple(rows))))
-    with written_whole(path) as file:
-        style.save(figure, file, "png")
+        (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))
+    save_figure(figure, path)
     return path

@@ -91,7 +91,7 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     from rich.table import Table
 
     from crt.files import write_json
-    from crt.report.write import Order, write
+    from crt.reporting.report import ReportOptions, write_report
 
     rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
     certificate = rows[-1]["certificate"]
@@ -113,7 +113,7 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     console.print(certificate_sentence(certificate))
     show_answers(console, evaluations)
     page = run.path / "report.html"
-    write(Order((run.path,), page))
+    write_report(ReportOptions((run.path,), page))
     console.print(
         f"\nOpen {page}: figures, every answer side by side, configuration.\n"
         f"Everything is in {run.path}: steps.jsonl, rollouts/, checkpoints/, evaluations/.\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crt.config import RunConfig
     from crt.run import Run
-    from crt.training.context import Workshop
+    from crt.training.context import RunContext
     from crt.training.ranks import Ranks
     from crt.training.reference import Reference
 
@@ -66,18 +66,18 @@ def show_command(run: "Run") -> int:
     quiet()
     if run.config.engine != "verl":
         raise ConfigError("--print is for the engine verl; crt show prints what would run here.")
-    from crt.training.context import Workshop
+    from crt.training.context import RunContext
     from crt.training.stage import stage_of
     from crt.training.verl.fit import folder_of, overrides
     from crt.training.verl.launch import shown
     from crt.training.verl.recorder import finished
 
-    workshop, stage = Workshop(run.config, run.path.parent / "references"), stage_of(run)
+    context, stage = RunContext(run.config, run.path.parent / "references"), stage_of(run)
     saved = finished(folder_of(run, stage).saved)
     try:
-        print(shown(overrides(run, workshop, stage, saved[-1] if saved else None)))
+        print(shown(overrides(run, context, stage, saved[-1] if saved else None)))
     finally:
-        workshop.close()
+        context.close()
     return 0
 
 
@@ -87,19 +87,19 @@ def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
 
     quiet()
     from crt.training import preflight as checks
-    from crt.training.context import Workshop
+    from crt.training.context import RunContext
 
     folder.mkdir(parents=True, exist_ok=True)
-    workshop = Workshop(config, folder / "references")
+    context = RunContext(config, folder / "references")
     try:
-        checks.before_sampling(workshop, folder)
-        reference = workshop.reference(workshop.base)
-        batch = workshop.on_validation(reference)
+        checks.before_sampling(context, folder)
+        reference = context.reference(context.base)
+        batch = context.on_validation(reference)
         checks.check_reference(batch, config)
         if config.engine == "verl":  # while the cluster's servers are up
-            cluster_ahead(config, workshop, reference)
+            cluster_ahead(config, context, reference)
     finally:
-        workshop.close()
+        context.close()
     if batch is not None and ranks.writes:
         print(
             f"Reference: {100 * batch.accuracy:.1f} % right, {batch.mean_length:.0f} tokens, "
@@ -109,12 +109,12 @@ def preflight(config: "RunConfig", folder: Path, ranks: "Ranks") -> None:
             print(f"Note: {warning}")
 
 
-def cluster_ahead(config: "RunConfig", workshop: "Workshop", reference: "Reference") -> None:
+def cluster_ahead(config: "RunConfig", context: "RunContext", reference: "Reference") -> None:
     """The reference's rollouts for all that the first stage asks; a start takes minutes."""
     from crt.training.stage import first_stage, order_of
     from crt.training.verl.fit import sample_ahead
 
-    order = order_of(workshop, first_stage(config))
+    order = order_of(context, first_stage(config))
     sample_ahead(reference, [problem for step in order for problem in step])
 
 
@@ -124,13 +124,11 @@ def carry_out(run: "Run") -> int:
 
     quiet()
     from crt.errors import EngineError
-    from crt.training.budget import generated
-    from crt.training.context import Workshop
-    from crt.training.disk import disk_told
+    from crt.training.checkpoints import disk_told, mend
+    from crt.training.context import RunContext
     from crt.training.progress import View
     from crt.training.ranks import Ranks
-    from crt.training.stage import Interrupted
-    from crt.training.states import mend
+    from crt.training.stage import Interrupted, generated
     from crt.training.train import train
 
     ranks = Ranks.found()
@@ -142,16 +140,16 @@ def carry_out(run: "Run") -> int:
         if run.progress.get("finished"):
             print(f"{run.path} is finished. {recommendation(run)}")
             return 0
-        workshop = Workshop(run.config, run.path.parent / "references")
+        context = RunContext(run.config, run.path.parent / "references")
         if run.progress.get("stopped") and ranks.writes:
             run.set_progress(stopped=None)
         schedule, done = run.config.schedule, run.steps
         spent = generated(done) if schedule.tokens else 0
         view = View(schedule.steps, len(done), ranks.writes, schedule.tokens, spent)
-        workshop.say = view.say
+        context.say = view.say
         try:
             with disk_told(run.path):
-                train(run, workshop, view)
+                train(run, context, view)
         except EngineError as error:  # an alarm: what came of the run, for whoever asks later
             if ranks.writes:
                 run.set_progress(stopped=str(error))
@@ -161,7 +159,7 @@ def carry_out(run: "Run") -> int:
             return 143
         finally:
             view.close()
-            workshop.close()
+            context.close()
     if ranks.writes:
         print(f"Finished. {recommendation(run)}")
     return 0

@@ -3,8 +3,10 @@
 import gc
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crt.files import read_json
 from crt.sampling.base import Sampling, own_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles
@@ -72,16 +74,15 @@ class VllmSampler:
     def close(self) -> None:
         """Gives the GPU's memory back; the next call loads the engine again."""
         if self._engine is not None:
-            import torch
-
             self._engine = None
-            gc.collect()
-            torch.cuda.empty_cache()
+            free_memory()
 
     def _loaded(self) -> Any:
         if self._engine is None:
             from vllm import LLM  # pyright: ignore[reportMissingImports]
 
+            if self.options["dtype"] == "auto":
+                self.options["dtype"] = own_dtype(self.files.folder)
             self._engine = LLM(str(self.files.folder), **self.options)
         return self._engine
 
@@ -102,6 +103,10 @@ class TrainersVllm:
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer
+        if (
+            self.sampling.temperature == 0 and copies > 1
+        ):  # vLLM refuses several greedy samples: all alike
+            return [group * copies for group in self(prompts, 1, seed)]
         if trainer.state.global_step != trainer._last_loaded_step:
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
@@ -124,6 +129,35 @@ class TrainersVllm:
 
     def _stop(self, tokens: Sequence[int]) -> Any:
         return "eos" if tokens and tokens[-1] in self.ends else "length"
+
+
+def own_dtype(folder: Path) -> str:
+    """The dtype that the model was saved for; by itself vLLM makes bfloat16 of float32."""
+    path = folder / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    return config.get("dtype") or config.get("torch_dtype") or "auto"
+
+
+def close_engine(trainer: "GRPOTrainer") -> None:
+    """Frees what the next stage needs for an engine of its own.
+
+    That is the memory of a colocated engine, or the port over which a server gets new weights.
+    """
+    generation: Any = trainer.vllm_generation
+    vars(generation).pop("llm", None)
+    client = getattr(generation, "vllm_client", None)  # one process has it, if there is a server
+    if client is not None:
+        client.close_communicator()
+    free_memory()
+
+
+def free_memory() -> None:
+    """Frees engines that nothing uses. vLLM freezes Python's heap at its start, itself included."""
+    import torch
+
+    gc.unfreeze()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 @contextmanager

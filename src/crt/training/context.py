@@ -1,10 +1,13 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from crt.algorithm.batch import Batch
 from crt.config import RunConfig
@@ -15,10 +18,9 @@ from crt.sampling.base import InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import Dtype, LoadedModel, load_model
 from crt.sampling.policy import Policy
 from crt.sampling.vllm import VllmSampler
-from crt.training.order import held_out
+from crt.training.checkpoints import Say
 from crt.training.ranks import Ranks
 from crt.training.reference import Reference, Store
-from crt.training.states import Say
 from crt.training.verl.model import without_weights
 from crt.training.verl.sampler import ClusterSampler
 from crt.types import Problem, Rollout
@@ -26,7 +28,7 @@ from crt.types import Problem, Rollout
 REFERENCE_SEED = 0  # a reference is shared by runs of every seed
 
 
-class Workshop:
+class RunContext:
     """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts.
 
     `say` is told what is done outside the steps, for whoever waits.
@@ -56,12 +58,13 @@ class Workshop:
         model = self.config.model
         revision = model.revision if name == model.name else None
         load = without_weights if self.config.engine == "verl" else load_model
-        return load(
-            name,
-            revision=revision,
-            dtype=dtype or model.dtype,
-            trust_remote_code=model.trust_remote_code,
-        )
+        with loading_whole():
+            return load(
+                name,
+                revision=revision,
+                dtype=dtype or model.dtype,
+                trust_remote_code=model.trust_remote_code,
+            )
 
     def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
         """A model to train, and TRL's setting for a new adapter if one is to be trained.
@@ -191,6 +194,24 @@ class Workshop:
         self.grader.close()
 
 
+@contextmanager
+def loading_whole() -> Iterator[None]:
+    """Models are loaded whole within it, though ZeRO-3 may be training another one.
+
+    transformers would give every process its shard of any model that is loaded meanwhile.
+    """
+    from transformers.integrations import deepspeed
+
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    config = reference() if reference is not None else None
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
+
+
 def reference_sampling(config: RunConfig) -> Sampling:
     """How the guard's reference is sampled: as the policy, but for its cap if one is set.
 
@@ -210,3 +231,12 @@ def validation_sampling(config: RunConfig) -> Sampling:
         trained.temperature if validation.temperature is None else validation.temperature,
         trained.top_p if validation.top_p is None else validation.top_p,
     )
+
+
+def held_out(
+    problems: Sequence[Problem], count: int, seed: int
+) -> tuple[list[Problem], list[Problem]]:
+    """The problems without `count` of them, and those."""
+    chosen = set(np.random.default_rng([seed, 1 << 31]).permutation(len(problems))[:count].tolist())
+    kept = [problem for i, problem in enumerate(problems) if i not in chosen]
+    return kept, [problem for i, problem in enumerate(problems) if i in chosen]

@@ -12,17 +12,17 @@ from crt.config import RunConfig
 from crt.data.prompts import Template, render
 from crt.errors import ConfigError
 from crt.sampling.models import LoadedModel
-from crt.training.context import Workshop
+from crt.training.context import RunContext
 
 TRAINED_BYTES = 4  # per weight, and as many for each of Adam's two moments
 NOISY_VALIDATION = 0.01  # standard error of an accuracy gap
 STATE_COPIES = 3 * 3  # two saved states of the trainer and one under way: weights, two moments
 
 
-def before_sampling(workshop: Workshop, folder: Path) -> None:
+def before_sampling(context: RunContext, folder: Path) -> None:
     """What can be seen without a single response."""
-    config = workshop.config
-    train, _ = workshop.problems
+    config = context.config
+    train, _ = context.problems
     if len(train) < config.schedule.problems_per_step:
         raise ConfigError(
             f"{len(train)} training problems are fewer than schedule.problems_per_step = "
@@ -31,7 +31,7 @@ def before_sampling(workshop: Workshop, folder: Path) -> None:
     if config.engine == "verl":
         from crt.training.verl.fit import check
 
-        check(config, workshop.ranks.count)
+        check(config, context.ranks.count)
     else:
         from crt.training.trl.config import passed_on
 
@@ -41,9 +41,9 @@ def before_sampling(workshop: Workshop, folder: Path) -> None:
             'trl.use_vllm with sampling.source = "reference": vLLM draws from the policy alone. '
             "Leave out one of them."
         )
-    check_prompt(workshop.template, config)
-    check_context(workshop, config)
-    check_disk(workshop.base, config, folder)
+    check_prompt(context.template, config)
+    check_context(context, config)
+    check_disk(context.base, config, folder)
 
 
 def check_prompt(template: Template, config: RunConfig) -> None:
@@ -56,18 +56,18 @@ def check_prompt(template: Template, config: RunConfig) -> None:
         )
 
 
-def check_context(workshop: Workshop, config: RunConfig) -> None:
+def check_context(context: RunContext, config: RunConfig) -> None:
     """Prompt and response must fit into the positions the model was made for."""
-    context = workshop.base.files.context
-    train, _ = workshop.problems
+    positions = context.base.files.context
+    train, _ = context.problems
     longest = max(train[:1000], key=lambda problem: len(problem.question))
-    prompt = len(render(longest, workshop.template).token_ids)
+    prompt = len(render(longest, context.template).token_ids)
     for section in ("sampling", "reference", "validation"):
         cap = getattr(config, section).max_tokens
-        if context is not None and cap is not None and prompt + cap > context:
+        if positions is not None and cap is not None and prompt + cap > positions:
             raise ConfigError(
                 f"a prompt of {prompt} tokens and {section}.max_tokens = {cap} are more than the "
-                f"model's {context} positions: lower it to {context - prompt} or less."
+                f"model's {positions} positions: lower it to {positions - prompt} or less."
             )
 
 

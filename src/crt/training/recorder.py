@@ -12,15 +12,22 @@ from crt.algorithm.step import Step
 from crt.errors import EngineError
 from crt.run import RECORD, Run
 from crt.training.alarms import TOO_HIGH, alarm, broken_weights
-from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
+from crt.training.checkpoints import (
+    FINISHED,
+    finish,
+    finite,
+    keep_checkpoint,
+    last_good,
+    limit_ungraded,
+    sums_of,
+)
 from crt.training.ranks import Ranks
-from crt.training.states import FINISHED, finish, sums_of
 from crt.training.trl.trainer import STATE_FILE, CRTTrainer
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
 TRAINER_FILES = (
     "optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "pytorch_model",
-    STATE_FILE, FINISHED,
+    "zero_to_", "latest", STATE_FILE, FINISHED,
 )  # fmt: skip
 
 
@@ -128,6 +135,8 @@ class Recorder(TrainerCallback):
                 for file in saved.iterdir()
                 if file.is_file() and not file.name.startswith(TRAINER_FILES)
             ]
+            if not any(file.suffix == ".safetensors" for file in files):
+                raise EngineError(f"TRL saved no weights in {saved}: set it to save whole models.")
             record = {"stage": self.stage} | found
             keep_checkpoint(self.run, step, files, record, sums, self.dtype)
 

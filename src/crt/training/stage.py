@@ -1,8 +1,10 @@
-"""One stage of training, whichever engine carries it out: what it optimises, asks, and its end."""
+"""One stage, whichever engine carries it out: what it optimises, which problems, and its end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from crt.algorithm.objectives import Objective
 from crt.algorithm.registry import budgets
@@ -10,10 +12,55 @@ from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data.prompts import Prompt, render
 from crt.run import Run
-from crt.training.budget import Budget
-from crt.training.context import Workshop
-from crt.training.order import problem_order
+from crt.training.context import RunContext
 from crt.types import Problem
+
+
+def problem_order(
+    problems: Sequence[Problem], per_step: int, steps: int, seed: int
+) -> list[list[Problem]]:
+    """A list of problems a step; every pass through the data is shuffled anew.
+
+    A pass ends where a whole step no longer fits, so that no step has a problem twice.
+    """
+    steps_a_pass = len(problems) // per_step
+    order: list[list[Problem]] = []
+    for number in range(steps):
+        epoch, place = divmod(number, steps_a_pass)
+        shuffled = np.random.default_rng([seed, epoch]).permutation(len(problems))
+        chosen = shuffled[place * per_step : (place + 1) * per_step]
+        order.append([problems[i] for i in chosen])
+    return order
+
+
+Row = Mapping[str, Any]
+
+
+def generated(rows: Iterable[Row]) -> int:
+    """Tokens that the policy generated in these steps; the reference's do not count."""
+    return sum(row["generated"] for row in rows)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A run's tokens; `used` were generated before the stage that asks. None is no limit."""
+
+    tokens: int | None
+    used: int = 0
+
+    @classmethod
+    def after(cls, tokens: int | None, rows: Sequence[Row], step: int) -> "Budget":
+        """What is there for a stage that begins after this step of the run."""
+        return cls(tokens, generated(row for row in rows if row["step"] <= step) if tokens else 0)
+
+    def share(self, rows: Sequence[Row]) -> float:
+        """How much of it is used after these rows of the stage; 0 without a limit."""
+        return (self.used + generated(rows)) / self.tokens if self.tokens else 0.0
+
+    def spent(self, rows: Sequence[Row]) -> bool:
+        """Whether the run is over."""
+        return self.share(rows) >= 1.0
+
 
 Rows = list[dict[str, Any]]
 
@@ -60,16 +107,16 @@ def first_stage(config: RunConfig) -> Stage:
     return Stage(1, method.shorten, start, 0, int(saturation.latest * steps), over=saturated)
 
 
-def order_of(workshop: Workshop, stage: Stage) -> list[list[Problem]]:
+def order_of(context: RunContext, stage: Stage) -> list[list[Problem]]:
     """The problems of each of its steps."""
-    config, steps = workshop.config, stage.first + stage.steps
+    config, steps = context.config, stage.first + stage.steps
     per_step = config.schedule.problems_per_step
-    return problem_order(workshop.problems[0], per_step, steps, config.seed)[stage.first :]
+    return problem_order(context.problems[0], per_step, steps, config.seed)[stage.first :]
 
 
-def prompts_of(workshop: Workshop, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
+def prompts_of(context: RunContext, stage: Stage, order: list[list[Problem]]) -> list[Prompt]:
     """What is sent in each step; a problem may come again with another budget."""
-    template, seed = workshop.template, workshop.config.seed
+    template, seed = context.template, context.config.seed
     rendered: dict[tuple[str, int | None], Prompt] = {}
     sent: list[Prompt] = []
     for number, problems in enumerate(order, stage.first):

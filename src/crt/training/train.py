@@ -8,29 +8,28 @@ from crt.algorithm.registry import Method
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.run import Run
-from crt.training.choice import confirmed
-from crt.training.context import Workshop
-from crt.training.measure import Floor, against
+from crt.training.context import RunContext
 from crt.training.reference import Reference
 from crt.training.stage import Stage, stage_of
+from crt.training.validation import Floor, against, confirmed
 
 Show = Callable[[dict[str, Any]], None]
-Fit = Callable[[Run, Workshop, Stage, Reference, Floor, Show], None]
+Fit = Callable[[Run, RunContext, Stage, Reference, Floor, Show], None]
 
 
-def train(run: Run, workshop: Workshop, show: Show) -> None:
+def train(run: Run, context: RunContext, show: Show) -> None:
     """Trains a run to its end, from wherever it is; then names the checkpoint to use."""
     fit = engine_of(run.config)
-    reference = workshop.reference(workshop.base)  # π_ref
-    floor = against(workshop.on_validation(reference), guard_of(run.config.method))
+    reference = context.reference(context.base)  # π_ref
+    floor = against(context.on_validation(reference), guard_of(run.config.method))
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
-            fit(run, workshop, stage_of(run), reference, floor, show)
-            best = confirmed(run, workshop, floor, run.config.method.start)
+            fit(run, context, stage_of(run), reference, floor, show)
+            best = confirmed(run, context, floor, run.config.method.start)
             run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
-        reference = workshop.reference(workshop.load(stage_of(run).start))  # π_ref^(I)
-    fit(run, workshop, stage_of(run), reference, floor, show)
-    best = confirmed(run, workshop, floor)
+        reference = context.reference(context.load(stage_of(run).start))  # π_ref^(I)
+    fit(run, context, stage_of(run), reference, floor, show)
+    best = confirmed(run, context, floor)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
 
 

@@ -1,7 +1,7 @@
 "use strict";
 const report = JSON.parse(document.getElementById("payload").textContent);
 const NARROW = 640;
-const drawn = new Map(); // element → what it shows, to draw it again for another theme or width
+const drawn = new Map(); // element → what it shows, to draw it again for another width
 
 async function inflate(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
@@ -20,60 +20,40 @@ function library() {
   return loading;
 }
 
-function theme() {
-  return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
-}
-
-// A figure's specification names colours of the palette ("@blue") and shares of the width ("1/2").
-function dressed(spec, width, tall) {
-  const palette = { ...report.palette[theme()], on_colour: theme() === "dark" ? "#10151a" : "#ffffff" };
+// Fills in widths that are shares of the place ("1/2") and columns of legends; style.py does the same for print.
+// Colours are variables of the style sheet, so that a theme needs no redrawing.
+function resolve(spec, width, tall) {
   const narrow = width < NARROW;
-  const joined = spec.concat || spec.vconcat;
   const visit = (value, key) => {
-    if (Array.isArray(value)) return value.map((each) => visit(each));
+    if (Array.isArray(value)) return value.map((entry) => visit(entry));
     if (value && typeof value === "object") {
       if (key === "data") return value;
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, visit(v, k)]));
     }
-    if (typeof value === "string" && value.startsWith("@")) return palette[value.slice(1)] ?? value;
-    if (key === "width" && typeof value === "string" && value.includes("/")) {
-      const parts = narrow ? 1 : Number(value.split("/")[1]);
-      const gap = spec.vconcat ? 66 : spec.concat ? 76 * (parts - 1) + 44 : 0;
-      return Math.max(160, Math.floor((width - gap) / parts));
-    }
-    if (key === "columns" && narrow) return value > 2 ? 2 : 1;
+    if (key === "width" && typeof value === "string" && value.includes("/")) return panelWidth(spec, value, width);
+    if (key === "columns" && typeof value === "string") return Number(value.split(" or ")[narrow ? 0 : 1]);
     if (key === "labelLimit" && narrow) return 96;
     if (key === "height" && typeof value === "number" && tall && value > 60) return value * tall;
     return value;
   };
   const found = visit(spec);
   if (spec.concat && narrow) found.columns = 1;
-  if (!joined && typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
-  return { ...found, config: look(palette, Boolean(spec.concat)), background: "transparent" };
+  if (typeof found.width === "number") found.autosize = { type: "fit-x", contains: "padding" };
+  return { ...found, config: { ...report.config, ...spec.config }, background: "transparent" };
 }
 
-// Panels side by side have titles: a label above one of them would move its title.
-function look(palette, flush) {
-  const font = getComputedStyle(document.body).fontFamily;
-  const text = { labelFont: font, titleFont: font, labelColor: palette.muted, titleColor: palette.muted };
-  return {
-    font,
-    view: { stroke: null },
-    axis: {
-      ...text, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8,
-      gridColor: palette.grid, domainColor: palette.grey, tickColor: palette.grey, tickCount: 6,
-    },
-    axisY: { labelFlush: flush },
-    legend: { ...text, labelColor: palette.ink, labelFontSize: 13, symbolSize: 90, labelLimit: 240 },
-    title: { font, color: palette.ink, fontSize: 14, anchor: "start", offset: 10 },
-    concat: { spacing: 30 },
-  };
+function panelWidth(spec, share, width) {
+  const [part, parts] = share.split("/").map(Number);
+  if (spec.vconcat) return Math.max(160, width - 66);
+  if (!spec.concat) return width;
+  if (width < NARROW) return Math.max(160, width - 44);
+  return Math.max(160, Math.floor(((width - 76 * (spec.columns - 1) - 44) * part) / parts));
 }
 
 async function draw(place, spec, options = {}) {
   const charts = await library();
   const width = place.clientWidth;
-  const compiled = charts.compile(dressed(spec, width, options.tall)).spec;
+  const compiled = charts.compile(resolve(spec, width, options.tall)).spec;
   const runtime = charts.parse(compiled, null, { ast: true });
   const view = new charts.View(runtime, {
     expr: charts.expressionInterpreter, renderer: "svg", container: place, hover: true,
@@ -96,18 +76,18 @@ function tip(event, value) {
   if (box.hidden) return;
   box.replaceChildren();
   const list = document.createElement("dl");
-  for (const [key, said] of Object.entries(Object(value))) {
-    if (said === "null" || said === "undefined" || said == null) continue;
+  for (const [key, shown] of Object.entries(Object(value))) {
+    if (shown === "null" || shown === "undefined" || shown == null) continue;
     if (key.trim() === "") {
       const head = document.createElement("b");
-      head.textContent = said;
+      head.textContent = shown;
       box.append(head);
       continue;
     }
     const name = document.createElement("dt");
     const text = document.createElement("dd");
     name.textContent = key;
-    text.textContent = said;
+    text.textContent = shown;
     list.append(name, text);
   }
   box.append(list);
@@ -143,7 +123,6 @@ function figure(place) {
     caption.textContent = shown.caption;
     return draw(chart, shown.spec, { pick });
   };
-  if (choices.length > 1) tools.append(chooser(choices, (chosen) => { shown = chosen; show(); }));
   if (zooms(shown.spec)) {
     const hint = document.createElement("span");
     hint.className = "hint";
@@ -152,6 +131,7 @@ function figure(place) {
   }
   tools.append(button("Enlarge", () => enlarge(shown.spec, pick)));
   place.replaceChildren(tools, chart, caption);
+  if (choices.length > 1) tools.after(chooser(choices, (chosen) => { shown = chosen; show(); }));
   return show();
 }
 

@@ -1,10 +1,10 @@
 (() => {
   const root = document.getElementById("explorer");
   if (!root) return;
-  const lineups = report.explorer.lineups;
+  const groups = report.explorer.groups;
   const at = (id) => document.getElementById(id);
-  const [list, reading, search, sort, which] = ["questions", "reading", "search", "sort", "lineup"].map(at);
-  const state = { lineup: 0, question: -1, kind: "sample", columns: new Set(), shown: [] };
+  const [list, reading, search, sort, which] = ["questions", "reading", "search", "sort", "group"].map(at);
+  const state = { group: 0, question: -1, kind: "sample", columns: new Set(), shown: [] };
   const read = new Map();
   const element = (name, className, text) => {
     const found = document.createElement(name);
@@ -25,7 +25,7 @@
 
   function filtered() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let found = lineups[state.lineup].questions.map((question, number) => ({ question, number }));
+    let found = groups[state.group].questions.map((question, number) => ({ question, number }));
     found = found.filter(({ question }) => words.every((word) => question.text.toLowerCase().includes(word)));
     if (sort.value === "saved") found.sort((a, b) => change(a.question, "len") - change(b.question, "len"));
     if (sort.value === "lost") found = found.filter(({ question }) => change(question, "acc") < 0)
@@ -78,25 +78,25 @@
   }
 
   async function open(number) {
-    const lineup = lineups[state.lineup];
-    const question = lineup.questions[number];
+    const group = groups[state.group];
+    const question = group.questions[number];
     if (!question) return;
     state.question = number;
     mark();
-    const held = question.chunk === null ? null : await answers(question.chunk);
+    const packed = question.chunk === null ? null : await answers(question.chunk);
     if (state.question !== number) return; // another one was asked for meanwhile
-    const head = element("p", "asked", held?.question ?? question.text);
+    const head = element("p", "question", packed?.question ?? question.text);
     const gold = element("p", "gold", "Right answer: ");
-    gold.append(element("b", "", held ? held.answer || "unknown here" : "not in this page"));
+    gold.append(element("b", "", packed ? packed.answer || "unknown here" : "not in this page"));
     gold.append(` · ${question.data}`);
-    reading.replaceChildren(head, gold, picks(lineup), columns(lineup, question, held));
-    history.replaceState(null, "", `#q=${state.lineup}.${number}`);
+    reading.replaceChildren(head, gold, picks(group), columns(group, question, packed));
+    history.replaceState(null, "", `#q=${state.group}.${number}`);
   }
 
-  function picks(lineup) {
+  function picks(group) {
     const row = element("div", "picks");
-    lineup.columns.forEach((column, place) => {
-      if (!column.texts || lineup.columns.length <= 3 || !lineup.rollouts) return;
+    group.columns.forEach((column, place) => {
+      if (!column.texts || group.columns.length <= 3 || !group.rollouts) return;
       const toggle = button(column.name, () => {
         if (!state.columns.delete(place)) state.columns.add(place);
         open(state.question);
@@ -107,16 +107,16 @@
     return row;
   }
 
-  function columns(lineup, question, held) {
+  function columns(group, question, packed) {
     const row = element("div", "answers");
-    if (!held) {
+    if (!packed) {
       row.append(element("p", "note", "Its answers were left out to keep the page small: see the evaluations' folders, or give --texts."));
       return row;
     }
-    const places = lineup.columns.map((column, place) => place).filter((place) => lineup.columns[place].texts);
+    const places = group.columns.map((column, place) => place).filter((place) => group.columns[place].texts);
     places.forEach((place, order) => {
-      const said = held.columns[order].length > 0 || lineup.rollouts > 0;
-      if (said && (state.columns.has(place) || !lineup.rollouts)) row.append(card(lineup.columns[place], place, question, held.columns[order]));
+      const present = packed.columns[order].length > 0 || group.rollouts > 0;
+      if (present && (state.columns.has(place) || !group.rollouts)) row.append(card(group.columns[place], place, question, packed.columns[order]));
     });
     return row;
   }
@@ -141,12 +141,12 @@
     if (answer.redundant) chip(`${answer.redundant} % repeats or doubts`);
     if (answer.cut) chip("cut off");
     if (answer.verdict !== "correct" && answer.extracted !== null) chip(`answers ${answer.extracted}`);
-    box.append(chips, said(answer.pieces));
+    box.append(chips, markedText(answer.pieces));
     return box;
   }
 
-  function said(pieces) {
-    const text = element("p", "said");
+  function markedText(pieces) {
+    const text = element("p", "response");
     for (const [kind, piece] of pieces) {
       if (kind === 3) text.append(element("span", "gap", `${Number(piece).toLocaleString("en")} characters are left out here`));
       else if (kind) text.append(element("mark", kind === 1 ? "repeat" : "doubt", piece));
@@ -156,8 +156,8 @@
   }
 
   function choose(number) {
-    state.lineup = number;
-    const { columns: every, questions, result } = lineups[number];
+    state.group = number;
+    const { columns: every, questions, result } = groups[number];
     const places = every.map((_, place) => place).filter((place) => every[place].texts);
     const half = places[places.indexOf(result) >> 1]; // between the base and what it came to
     state.columns = new Set(places.length <= 3 ? places : [places[0], half, result]);
@@ -165,18 +165,18 @@
     which.value = String(number);
     const here = questions.filter((question) => question.chunk !== null).length;
     const left = places.length < every.length ? `, at ${places.length} of ${every.length} checkpoints` : "";
-    if (!lineups[number].rollouts) {
-      at("held").textContent = `What the policy answered in ${every.length} steps of training; nothing was evaluated yet.`;
+    if (!groups[number].rollouts) {
+      at("coverage").textContent = `What the policy answered in ${every.length} steps of training; nothing was evaluated yet.`;
       return fill();
     }
-    at("held").textContent = here === questions.length && !left
+    at("coverage").textContent = here === questions.length && !left
       ? `All ${here.toLocaleString("en")} questions, with up to three answers of each model: the first that was sampled, the shortest right one, a wrong one. Shown side by side.`
-      : `The figures of all ${questions.length.toLocaleString("en")} questions, and the answers to ${here.toLocaleString("en")} of them${left}: of each the first that was sampled, the shortest right one, a wrong one. The rest is left out to keep the page small.`;
+      : `The numbers of all ${questions.length.toLocaleString("en")} questions, and the answers to ${here.toLocaleString("en")} of them${left}: of each the first that was sampled, the shortest right one, a wrong one. The rest is left out to keep the page small.`;
     fill();
   }
 
   function best() {
-    const able = lineups[state.lineup].questions.map((question, number) => ({ question, number }))
+    const able = groups[state.group].questions.map((question, number) => ({ question, number }))
       .filter(({ question }) => question.chunk !== null && change(question, "acc") >= 0);
     able.sort((a, b) => change(a.question, "len") - change(b.question, "len"));
     return able[0]?.number ?? 0;
@@ -190,24 +190,25 @@
 
   function fromAddress() {
     const found = /^#q=(\d+)\.(\d+)$/.exec(location.hash);
-    if (!found || !lineups[found[1]]?.questions[found[2]]) return false;
+    if (!found || !groups[found[1]]?.questions[found[2]]) return false;
     choose(Number(found[1]));
     open(Number(found[2]));
     return true;
   }
 
   globalThis.openQuestion = (label, number) => {
-    const place = Math.max(0, lineups.findIndex((lineup) => lineup.label === label));
-    if (place !== state.lineup) choose(place);
+    const place = Math.max(0, groups.findIndex((group) => group.label === label));
+    if (place !== state.group) choose(place);
     search.value = "";
     sort.value = "all";
     fill();
     open(number);
+    globalThis.stayAt?.(root);
     root.scrollIntoView();
   };
 
-  lineups.forEach((lineup, number) => which.append(new Option(lineup.label, number)));
-  which.hidden = lineups.length < 2;
+  groups.forEach((group, number) => which.append(new Option(group.label, number)));
+  which.hidden = groups.length < 2;
   which.addEventListener("change", () => { choose(Number(which.value)); open(best()); });
   search.addEventListener("input", () => { fill(); if (state.shown.length) open(state.shown[0].number); });
   sort.addEventListener("change", () => { fill(); if (state.shown.length) open(state.shown[0].number); });

@@ -7,11 +7,9 @@
     return null;
   };
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
   const wear = () => {
-    const name = kept(localStorage_(), "crt-theme") ?? (dark.matches ? "dark" : "light");
-    if (document.documentElement.dataset.theme === name) return;
-    document.documentElement.dataset.theme = name;
-    redraw();
+    root.dataset.theme = kept(localStorage_(), "crt-theme") ?? (dark.matches ? "dark" : "light");
   };
   function localStorage_() {
     try { return localStorage; } catch { return { getItem: () => "null", setItem() {} }; }
@@ -19,8 +17,9 @@
   wear();
   dark.addEventListener("change", wear);
   document.getElementById("theme").addEventListener("click", () => {
-    kept(localStorage_(), "crt-theme", theme() === "dark" ? "light" : "dark");
-    wear();
+    const other = root.dataset.theme === "dark" ? "light" : "dark";
+    kept(localStorage_(), "crt-theme", other);
+    root.dataset.theme = other; // also where storage is forbidden
   });
 
   const places = [...document.querySelectorAll("[data-figure]")];
@@ -51,6 +50,22 @@
     }
   }, { rootMargin: "-20% 0px -70% 0px" });
   for (const id of links.keys()) reader.observe(document.getElementById(id));
+
+  // Figures are drawn as one comes near them and change the height of the page: the page stays at
+  // the part that was chosen for some seconds, or until the reader moves.
+  let goal = null;
+  let leaving;
+  globalThis.stayAt = (element) => {
+    goal = element;
+    clearTimeout(leaving);
+    if (goal) leaving = setTimeout(() => { goal = null; }, 5000);
+  };
+  const goTo = () => stayAt(links.has(location.hash.slice(1)) ? document.getElementById(location.hash.slice(1)) : null);
+  for (const link of links.values()) link.addEventListener("click", () => stayAt(document.getElementById(link.hash.slice(1))));
+  for (const moved of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(moved, () => stayAt(null), { passive: true });
+  new ResizeObserver(() => goal?.scrollIntoView({ behavior: "instant" })).observe(document.querySelector("main"));
+  addEventListener("hashchange", goTo);
+  goTo();
 
   const dialog = document.getElementById("large");
   document.getElementById("close").addEventListener("click", () => dialog.close());

@@ -1,6 +1,7 @@
 """From a run's configuration to TRL's."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from trl.trainer.grpo_config import GRPOConfig
@@ -8,6 +9,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from crt import plan
 from crt.config import RunConfig
 from crt.errors import ConfigError, did_you_mean
+from crt.files import read_json
 
 LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 MICRO_BATCH = {"cpu": 16, "cuda": plan.MICRO_BATCH}  # 16: what fits into a core's cache
@@ -126,4 +128,21 @@ def passed_on(extra: dict[str, Any]) -> dict[str, Any]:
                 f'[trl] {name} = "{value}" weighs a response by its length, which is what this '
                 f"trainer is about: {BIASED_INSTEAD[name]}."
             )
+    require_whole_checkpoints(extra.get("fsdp_config"), extra.get("deepspeed"))
     return dict(extra)
+
+
+def require_whole_checkpoints(fsdp: Any, deepspeed: Any) -> None:
+    """Refuses settings that save a sharded model as shards, which nothing else could load."""
+    kind = fsdp.get("state_dict_type") if isinstance(fsdp, dict) else None
+    if kind not in (None, "FULL_STATE_DICT"):
+        raise ConfigError(
+            f'[trl] fsdp_config.state_dict_type = "{kind}" saves shards: leave it out '
+            '("FULL_STATE_DICT").'
+        )
+    config = read_json(Path(deepspeed)) if isinstance(deepspeed, str) else deepspeed or {}
+    zero, gather = config.get("zero_optimization", {}), "stage3_gather_16bit_weights_on_model_save"
+    if zero.get("stage") == 3 and not zero.get(gather):
+        raise ConfigError(
+            f"[trl] deepspeed: ZeRO-3 saves shards unless zero_optimization.{gather} = true."
+        )

@@ -6,7 +6,7 @@ from crt.data.prompts import Prompt
 from crt.grading.grader import item_of
 from crt.sampling.models import LoadedModel
 from crt.sampling.policy import response_text
-from crt.training.context import Workshop
+from crt.training.context import RunContext
 from crt.types import Problem, Verdict
 
 
@@ -17,12 +17,12 @@ class Correctness:
 
     def __init__(
         self,
-        workshop: Workshop,
+        context: RunContext,
         policy: LoadedModel,
         problems: list[Problem],
         prompts: list[Prompt],
     ) -> None:
-        self.workshop, self.policy = workshop, policy
+        self.context, self.policy = context, policy
         self.opens_thinking = {prompt.problem_id: prompt.opens_thinking for prompt in prompts}
         self.problems = {problem.id: problem for problem in problems}
 
@@ -32,7 +32,7 @@ class Correctness:
         """1 for correct, 0 for wrong or no answer, None for what could not be graded."""
         tokenizer, ends = self.policy.tokenizer, self.policy.files.ends
         texts = [response_text(tokenizer, ids, ends) for ids in completion_ids]
-        grades = self.workshop.grader.grade_many(
+        grades = self.context.grader.grade_many(
             item_of(text, self.problems[name], self.opens_thinking[name])
             for text, name in zip(texts, problem_id, strict=True)
         )

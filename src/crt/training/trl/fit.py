@@ -16,18 +16,18 @@ from crt.processes import at_signal
 from crt.run import STATE, Run
 from crt.sampling.base import InProcess, Sampler
 from crt.sampling.models import LoadedModel
-from crt.sampling.vllm import TrainersVllm
-from crt.training.context import Workshop
-from crt.training.measure import Floor, measured
+from crt.sampling.vllm import TrainersVllm, close_engine
+from crt.training.checkpoints import check_rows, forget_later, last_whole, states, step_of
+from crt.training.context import RunContext
 from crt.training.ranks import Ranks
 from crt.training.recorder import Recorder
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
-from crt.training.states import check_rows, forget_later, last_whole, states, step_of
 from crt.training.trl.config import settings
 from crt.training.trl.correctness import Correctness
 from crt.training.trl.rollouts import FastRollouts, SamplingModel, VllmRollouts
 from crt.training.trl.trainer import CRTTrainer
+from crt.training.validation import Floor, measured
 from crt.types import Problem
 
 
@@ -45,66 +45,68 @@ class Material:
 
 def fit(
     run: Run,
-    workshop: Workshop,
+    context: RunContext,
     stage: Stage,
     reference: Reference,
     floor: Floor,
     show: Callable[[dict[str, Any]], None],
 ) -> None:
     """Trains a stage to its end, from the start or from where it was left."""
-    saved = left_at(run, stage, workshop.ranks)
+    saved = left_at(run, stage, context.ranks)
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
-    order = order_of(workshop, stage)
+    order = order_of(context, stage)
     asked = [problem for step in order for problem in step]
-    prompts = prompts_of(workshop, stage, order)
-    workshop.sample_ahead(reference, asked)
-    policy, adapter = workshop.load_to_train(stage.start)
-    sampling_model = SamplingModel(lambda: workshop.load(stage.start).model, workshop.base.dtype)
+    prompts = prompts_of(context, stage, order)
+    context.sample_ahead(reference, asked)
+    policy, adapter = context.load_to_train(stage.start)
+    sampling_model = SamplingModel(lambda: context.load(stage.start).model, context.base.dtype)
     material = Material(policy, adapter, asked, prompts, reference, sampling_model)
 
     def measure(step: int) -> dict[str, Any]:
-        sampling = workshop.validation_sampling
+        sampling = context.validation_sampling
         if trainer.use_vllm:
             sampler: Sampler = TrainersVllm(trainer, policy.files.ends, sampling)
         else:
             model = material.sampling_model.current(trainer)
             sampler = InProcess(model, policy.files.ends, sampling)
-        return measured(workshop, workshop.policy(policy, sampler=sampler), step, floor)
+        return measured(context, context.policy(policy, sampler=sampler), step, floor)
 
     recorder = Recorder(
         run, stage.number, stage.first, measure, stage.over, stage.guarded, show,
-        workshop.base.dtype,
+        context.base.dtype,
     )  # fmt: skip
-    trainer = make_trainer(run, workshop, stage, material, recorder)
+    trainer = make_trainer(run, context, stage, material, recorder)
     with ending_saves(recorder):
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    if trainer.use_vllm:
+        close_engine(trainer)
     if recorder.terminated:
         raise Interrupted
 
 
 def make_trainer(
-    run: Run, workshop: Workshop, stage: Stage, material: Material, recorder: Recorder
+    run: Run, context: RunContext, stage: Stage, material: Material, recorder: Recorder
 ) -> CRTTrainer:
     """TRL's trainer for this stage."""
     config, folder = run.config, str(run.path / STATE / f"stage{stage.number}")
     policy, prompts = material.policy, material.prompts
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = workshop.base.dtype
-    args = settings(config, folder, stage.steps, device, workshop.ranks.count, dtype)
+    dtype = context.base.dtype
+    args = settings(config, folder, stage.steps, device, context.ranks.count, dtype)
     rows = [
         {"prompt": _sent(prompt), "problem_id": prompt.problem_id, "budget": prompt.budget}
         for prompt in prompts
     ]
     off_policy = config.sampling.source == "reference"
-    frozen = workshop.load(stage.start).model if off_policy else None
+    frozen = context.load(stage.start).model if off_policy else None
     fast = FastRollouts(
         prompts, config.seed + stage.first, config.sampling.max_tokens,
         config.sampling.top_p, material.sampling_model, frozen,
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
         model=policy.model,
-        reward_funcs=[Correctness(workshop, policy, material.problems, prompts)],
+        reward_funcs=[Correctness(context, policy, material.problems, prompts)],
         args=args,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,

@@ -1,0 +1,264 @@
+"""The look of every figure and their one renderer.
+
+A figure is a plain Vega-Lite specification with placeholders. Colours are variables of the
+palette (`var(--blue)`): the page's style sheet defines them for light and dark. A width may be a
+share of the figure's place ("1/2"); a legend has "2 or 6" columns, the fewer where it is narrow.
+charts.js fills in the latter two on the page; `resolve` fills in all three for print.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Spec = dict[str, Any]
+Data = Sequence[Mapping[str, Any]]
+
+# Okabe and Ito's colours, which differ with any kind of colour vision.
+LIGHT = {
+    **{"blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7"},
+    **{"orange": "#E69F00", "sky": "#56B4E9", "ink": "#1B2127", "muted": "#5F6973"},
+    **{"grey": "#B8C0C8", "grid": "#E4E8EC", "paper": "#FFFFFF", "on-color": "#FFFFFF"},
+}
+DARK = {
+    **LIGHT,
+    **{"blue": "#4BA3E3", "vermillion": "#F0803C", "green": "#2FBF94", "purple": "#DB94BD"},
+    **{"ink": "#E8ECEF", "muted": "#9AA5AF", "grey": "#5C6670", "grid": "#2C333A"},
+    **{"paper": "#161B20", "on-color": "#10151A"},
+}
+VARIABLES = {name: f"var(--{name})" for name in LIGHT}
+CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = tuple(VARIABLES.values())[:6]
+INK, MUTED, GREY, GRID, PAPER, ON_COLOR = tuple(VARIABLES.values())[6:]  # text on a coloured bar
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+LENGTHS = "cividis"  # dark is short, bright is long; even in grey
+SCREEN_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+PRINT_FONT = "Liberation Sans"  # vl-convert brings it: no font need be installed
+
+COLUMN_INCHES, PAGE_INCHES = 3.35, 6.9  # of a two-column paper
+PIXELS_PER_INCH = 108  # in print: letters of 12 pixels are 8 points high
+PNG_PIXELS_PER_INCH = 300
+NARROW = 640  # pixels under which panels stand below each other; charts.js has the same
+VEGA_LITE = "6.4"  # of those in vl-convert the nearest to the page's
+ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
+LEGEND = {"orient": "top", "title": None, "symbolOpacity": 1, "columns": "2 or 6"}
+LONG = 18  # letters of a name, so that a legend has fewer columns
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a report; several with the same key are choices in one place."""
+
+    key: str  # the anchor on the page, the file's name in print
+    title: str
+    spec: Spec
+    caption: str
+    label: str = ""  # its name among the choices
+    inches: float = PAGE_INCHES  # its width in print
+
+
+def config(font: str) -> Spec:
+    """The Vega-Lite configuration that all figures share."""
+    fonts = {"labelFont": font, "titleFont": font, "labelFontSize": 12, "titleColor": MUTED}
+    lines = {"gridColor": GRID, "domainColor": GREY, "tickColor": GREY, "tickCount": 6}
+    title = {"titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 8}
+    return {
+        "font": font,
+        "view": {"stroke": None},
+        "axis": {**fonts, **lines, **title, "labelColor": MUTED},
+        "axisX": {"grid": False},
+        "legend": {**fonts, "labelColor": INK, "symbolSize": 90, "labelLimit": 240},
+        "title": {"font": font, "color": INK, "fontSize": 14, "anchor": "start", "offset": 10},
+    }
+
+
+def css_variables() -> str:
+    """The palette as the page's style sheet needs it."""
+    rules = {":root": LIGHT, '[data-theme="dark"]': DARK}
+    return "".join(
+        f"{where} {{ {' '.join(f'--{name}: {value};' for name, value in palette.items())} }}\n"
+        for where, palette in rules.items()
+    )
+
+
+def render(figure: Figure, format: str) -> bytes:
+    """The figure as svg, pdf or png, at its size in print."""
+    import vl_convert
+
+    spec = resolve(figure.spec, round(figure.inches * PIXELS_PER_INCH))
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
+    svg = _renumber_ids(svg)
+    if format == "svg":
+        return _in_points(svg, "pt").encode()
+    if format == "pdf":
+        return vl_convert.svg_to_pdf(_in_points(svg))
+    return _compress_png(vl_convert.svg_to_png(_in_points(svg), ppi=PNG_PIXELS_PER_INCH))
+
+
+def _renumber_ids(svg: str) -> str:
+    """Ids by their order: Vega counts on from picture to picture, but equal ones shall be equal."""
+    numbers: dict[str, int] = {}
+
+    def renumber(match: re.Match[str]) -> str:
+        return f"{match[1]}{match[2]}{numbers.setdefault(match[2] + match[3], len(numbers))}"
+
+    return re.sub(r'(id="|url\(#)(clip|gradient_)(\d+)', renumber, svg)
+
+
+def _in_points(svg: str, unit: str = "") -> str:
+    """The same picture with its size in points, 72 to the inch."""
+
+    def scale(match: re.Match[str]) -> str:
+        width, height = (float(pixels) * 72 / PIXELS_PER_INCH for pixels in match.groups())
+        return f'width="{width:.2f}{unit}" height="{height:.2f}{unit}"'
+
+    return re.sub(r'width="([\d.]+)" height="([\d.]+)"', scale, svg, count=1)
+
+
+def _compress_png(png: bytes) -> bytes:
+    """The same picture in about a third of the bytes: vl-convert packs quickly, not tightly."""
+    chunks: list[tuple[bytes, bytes]] = []  # kind, content
+    place = 8  # behind the signature
+    while place < len(png):
+        size = int.from_bytes(png[place : place + 4])
+        chunks.append((png[place + 4 : place + 8], png[place + 8 : place + 8 + size]))
+        place += 12 + size
+    pixels = zlib.decompress(b"".join(content for kind, content in chunks if kind == b"IDAT"))
+    kept = [chunk for chunk in chunks if chunk[0] not in (b"IDAT", b"IEND")]
+    packed = [*kept, (b"IDAT", zlib.compress(pixels, 7)), (b"IEND", b"")]
+    return png[:8] + b"".join(
+        len(content).to_bytes(4) + kind + content + zlib.crc32(kind + content).to_bytes(4)
+        for kind, content in packed
+    )
+
+
+def resolve(spec: Spec, width: int) -> Spec:
+    """The specification for print at a width in pixels; charts.js does the same for the page."""
+
+    def visit(value: Any, key: str = "") -> Any:
+        if key == "data":
+            return value
+        if isinstance(value, dict):
+            return {k: visit(v, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [visit(v) for v in value]
+        if isinstance(value, str) and value.startswith("var(--"):
+            return LIGHT.get(value[6:-1], value)
+        if key == "width" and isinstance(value, str) and "/" in value:
+            return panel_width(spec, value, width)
+        if key == "columns" and isinstance(value, str):
+            return int(value.split(" or ")[width >= NARROW])
+        return value
+
+    shared = {**config(PRINT_FONT), **spec.get("config", {})}
+    resolved = visit({**spec, "config": shared, "background": PAPER})
+    if "concat" in spec and width < NARROW:
+        resolved["columns"] = 1
+    if isinstance(resolved.get("width"), int):
+        resolved["autosize"] = {"type": "fit-x", "contains": "padding"}
+    return resolved
+
+
+def panel_width(spec: Spec, share: str, width: int) -> int:
+    """Pixels of a panel that takes this share of the width, beside its axes."""
+    part, parts = map(int, share.split("/"))
+    if "concat" not in spec:
+        return width - 66 if "vconcat" in spec else width
+    if width < NARROW:
+        return max(160, width - 44)
+    return max(160, (width - 76 * (spec["columns"] - 1) - 44) * part // parts)
+
+
+class Marker(NamedTuple):
+    """How a name is drawn everywhere."""
+
+    color: str
+    shape: str
+
+
+def markers(names: Iterable[str]) -> dict[str, Marker]:
+    """Name → marker: the base first in ink, then CRT's methods, then the others by name.
+
+    The same names look the same in every figure. Each time that the colours begin anew the shapes
+    are shifted by one, so that nothing depends on colour alone.
+    """
+    unique = set(names)
+    others = sorted(unique - {"base"}, key=lambda name: (not name.startswith("crt"), name))
+    by_name = {
+        name: Marker(CURVES[i % len(CURVES)], SHAPES[(i + i // len(CURVES)) % len(SHAPES)])
+        for i, name in enumerate(others)
+    }
+    return {"base": Marker(INK, SHAPES[0]), **by_name} if "base" in unique else by_name
+
+
+def color_and_shape(field: str, names: Iterable[str], legend: bool = True) -> tuple[Spec, Spec]:
+    """Two encodings of a name by its marker."""
+    by_name = markers(names)
+    shown = LEGEND if legend and len(by_name) > 1 else None
+    if shown and max(map(len, by_name)) > LONG:
+        shown = {**shown, "columns": "1 or 3"}
+    colors, shapes = zip(*by_name.values(), strict=True)
+    return nominal(field, by_name, colors, shown), nominal(field, by_name, shapes, shown)
+
+
+def nominal(field: str, names: Iterable[str], values: Iterable[Any], legend: Spec | None) -> Spec:
+    """An encoding of names by these values."""
+    scale = {"domain": list(names), "range": list(values)}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
+
+
+def axis(field: str, title: str | None = None, **scale: Any) -> Spec:
+    """A quantitative axis, which need not begin at 0."""
+    scale = {"zero": False, "nice": "domain" not in scale, **scale}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale}
+
+
+def mark(type: str, **properties: Any) -> Spec:
+    """A mark that ends where its panel ends."""
+    return {"type": type, "clip": True, **properties}
+
+
+def layer(mark: Spec, data: Data | None = None, **channels: Any) -> Spec:
+    """A mark with its encodings, each a definition or a field's name."""
+    encoding = {k: {"field": v} if isinstance(v, str) else v for k, v in channels.items()}
+    own = {} if data is None else {"data": {"values": list(data)}}
+    return {**own, "mark": mark, "encoding": encoding}
+
+
+def panel(height: Any, layers: Sequence[Spec], data: Data = (), **channels: Any) -> Spec:
+    """Layers on common axes, as wide as their place."""
+    own = {"data": {"values": list(data)}} if data else {}
+    return {"width": "1/1", "height": height, **own, "encoding": channels, "layer": list(layers)}
+
+
+def across(y: Spec | str, dash: Sequence[int] = (4, 4), data: Data | None = None) -> Spec:
+    """A horizontal line over the whole panel."""
+    ends = {"x": {"value": 0}, "x2": {"value": "width"}, "color": {"value": MUTED}}
+    return layer(mark("rule", color=MUTED, strokeDash=list(dash)), data, y=y, **ends)
+
+
+def zoomable(name: str, points: Spec) -> Spec:
+    """Pinch or Ctrl + wheel zooms, dragging pans, a double click resets."""
+    select = {"type": "interval", "zoom": ZOOM}
+    return {**points, "params": [{"name": name, "select": select, "bind": "scales"}]}
+
+
+def tooltip(fields: Mapping[str, str]) -> list[Spec]:
+    """Title → field, with a number's format after a colon: `len:.1f`."""
+    entries: list[Spec] = []
+    for title, field in fields.items():
+        name, _, format = field.partition(":")
+        kind = {"type": "quantitative", "format": format} if format else {"type": "nominal"}
+        entries.append({"field": name, "title": title, **kind})
+    return entries
+
+
+def side_by_side(panels: Sequence[Spec], columns: int = 2) -> Spec:
+    """Panels in a grid; where it is narrow they stand below each other."""
+    return {
+        "concat": [{**panel, "width": f"1/{columns}"} for panel in panels],
+        "columns": columns,
+        "bounds": "flush",  # does not count axes: the spacing has room for them
+        "spacing": {"row": 84, "column": 76},
+        "config": {"axisY": {"labelFlush": True}},  # a label above a panel would move its title
+    }

@@ -1,0 +1,232 @@
+"""What was run and what came of it: three sentences, one table, the certificate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from crt.algorithm.statistics import shortfall
+from crt.reporting.figure_rows import group_rows, main_groups, method_rows, sensitivity_rows
+from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
+
+METHOD_NAMES = {
+    "crt": "CRT in two stages",
+    "crt_1s": "Stage I of CRT alone",
+    "primal_dual": "primal-dual",
+    "grpo": "GRPO on accuracy alone",
+    "length_only": "length alone",
+}
+OVER_SEEDS = "Numbers are means over seeds, with their range behind them."
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether accuracy is within the tolerance of the base's: passed, not passed or unknown."""
+
+    state: str  # passed, open, none
+    badge: str
+    sentence: str
+
+
+def sentences(data: ReportData) -> list[str]:
+    """What was run; what came of it; how sure that is."""
+    if data.sensitivity:
+        return _sensitivity_sentences(data)
+    if data.methods:
+        return _method_sentences(data)
+    group = best_group(data)
+    first = _runs_sentence(data.runs) if data.runs else _evaluations_sentence(data.groups)
+    if group is not None and len(group.points) > 1:
+        return [first, _best_sentence(data, group), certificate(data).sentence]
+    return [first, *(_records_sentence(run) for run in data.runs[:1]), _next_sentence(data)]
+
+
+def best_group(data: ReportData) -> EvaluationGroup | None:
+    """The group that the sentences speak of: of several, the one whose result has most AES2."""
+    return max(main_groups(data), key=_aes2, default=None)
+
+
+def _aes2(group: EvaluationGroup) -> float:
+    versus = group.result.versus_base if group.result else {}
+    return versus["aes2"]["value"] if versus.get("aes2") else float("-inf")
+
+
+def certificate(data: ReportData) -> Certificate:
+    """Of the result against the base, over all data sets."""
+    group = best_group(data)
+    result = group.result if group else None
+    bounds = result.versus_base.get("certificate") if result else None
+    if not bounds:
+        return Certificate("none", "no certificate yet", "There is no certificate yet.")
+    allowed = _points(100 * bounds["tolerance"])
+    lost = -100 * bounds["lower_bound"]
+    fall = f"fell by at most {_points(lost)}" if lost > 0 else "did not fall"
+    sentence = f"with 95 % confidence accuracy {fall} ({allowed} allowed)."
+    if bounds["held"]:
+        return Certificate(
+            "passed", f"certificate passed · {allowed}", f"The certificate passed: {sentence}"
+        )
+    sizes = bounds["tolerance"], bounds["problems"], bounds.get("needed")
+    why = shortfall(*sizes) if "needed" in bounds else ""
+    sentence = f"The certificate did not pass: {sentence} {why}".rstrip()
+    return Certificate("open", f"certificate not passed · {allowed}", sentence)
+
+
+def _best_sentence(data: ReportData, group: EvaluationGroup) -> str:
+    """The result, and of several runs whose it is."""
+    sentence = _result_sentence(group)
+    if len(main_groups(data)) == 1:
+        return sentence
+    return f"{group.label} has the highest AES2, {_aes2(group):+.2f}: o{sentence[1:]}"
+
+
+def _result_sentence(group: EvaluationGroup) -> str:
+    result, base = group.result, group.points[0]
+    if result is None:
+        return f"Only {base.name} was evaluated."
+    ours, theirs, versus = result.metrics, base.metrics, result.versus_base
+    change = versus["changes"].get("acc")
+    size = f"{ours['problems']:,} problems ({ours['rollouts']:,} responses)"
+    if "len" not in ours or "len" not in theirs or change is None:
+        return f"On {size} the accuracy of {result.name} is {ours['acc']['value']:.1f} %."
+    saved = versus["saved"]["value"]
+    fewer = f"{abs(saved):.0f} % {'fewer' if saved >= 0 else 'more'}"
+    return (
+        f"On {size} {result.name} takes {ours['len']['value']:.0f} tokens where {base.name} takes "
+        f"{theirs['len']['value']:.0f}, {fewer}, and is right in {ours['acc']['value']:.1f} % "
+        f"instead of {theirs['acc']['value']:.1f} % ({_signed(change['value'])} points, 95 % "
+        f"interval {_signed(change['low'])} to {_signed(change['high'])})."
+    )
+
+
+def _runs_sentence(runs: Sequence[RunView]) -> str:
+    if len(runs) > 1:
+        names = ", ".join(sorted({run.name for run in runs}))
+        unfinished = sum(not run.finished for run in runs)
+        more = f"; {unfinished} of them are not finished" if unfinished else ""
+        return f"{len(runs)} runs: {names}{more}."
+    (run,) = runs
+    config = run.config
+    so_far = f"{len(run.steps)} of at most {config.schedule.steps} steps so far"
+    stage = run.progress.get("stage_one_ended")
+    stages = f", Stage I for {stage} of them" if stage and run.method == "crt" else ""
+    return (
+        f"{run.name} trains {config.model.name} on {' + '.join(config.data.train)} with "
+        f"{METHOD_NAMES.get(run.method, run.method)}, seed {config.seed}: "
+        f"{f'{len(run.steps)} steps' if run.finished else so_far}{stages}{_recommended(run)}."
+    )
+
+
+def _recommended(run: RunView) -> str:
+    if run.recommended is None:
+        return ""
+    why = "the shortest that kept the reference's accuracy on the validation problems"
+    if not run.progress.get("feasible", True):
+        why = "none kept the reference's accuracy on the validation problems, it came nearest"
+    return f"; the recommended checkpoint is that of step {run.recommended} ({why})"
+
+
+def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
+    points = [point for group in groups for point in group.points]
+    sets = dict.fromkeys(name for point in points for name in point.evaluation.tallies)
+    names = ", ".join(dict.fromkeys(point.name for point in points[:8]))
+    more = " and others" if len(points) > 8 else ""
+    return f"{len(points)} evaluations ({names}{more}) on {', '.join(sets)}."
+
+
+def _records_sentence(run: RunView) -> str:
+    records = run.measured_records
+    if not records:
+        return "No checkpoint has been measured yet."
+    step, row = list(records.items())[-1]
+    return (
+        f"On {row['problems']} validation problems the checkpoint of step {step} takes "
+        f"{row['tokens']:.0f} tokens where the reference takes {row['reference_tokens']:.0f}, and "
+        f"is right in {100 * row['accuracy']:.1f} % instead of "
+        f"{100 * row['reference_accuracy']:.1f} %."
+    )
+
+
+def _next_sentence(data: ReportData) -> str:
+    if not data.runs:
+        return "With a second evaluation on the same problems this page compares the two."
+    return (
+        "Nothing was evaluated on held-out problems yet: "
+        f"crt eval {data.runs[0].path} --all-checkpoints --data NAME."
+    )
+
+
+def _method_sentences(data: ReportData) -> list[str]:
+    rows = [row for row in method_rows(data) if not row["is_base"]]
+    seeds = max((row["seeds"] for row in rows), default=0)
+    first = f"{len(rows)} methods on the same problems, up to {seeds} seeds each."
+    scored = [row for row in rows if row["aes2"] is not None]
+    if not scored:
+        return [first, OVER_SEEDS]
+    best = max(scored, key=lambda row: row["aes2"])
+    second = (
+        f"{best['name']} has the highest AES2, {best['aes2']:+.2f}: {best['acc']:.1f} % right "
+        f"with {best['len']:.0f} tokens per response."
+    )
+    return [first, second, OVER_SEEDS]
+
+
+def _sensitivity_sentences(data: ReportData) -> list[str]:
+    """Which settings were varied, and how far the metrics go."""
+    rows = sensitivity_rows(data.sensitivity)
+    seeds = max(row["seeds"] for row in rows)
+    names = ", ".join(dict.fromkeys(row["title"] for row in rows))
+    result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
+    for name, title, digits, unit in (("acc", "Accuracy", 1, "%"), ("len", "Length", 0, "tokens")):
+        known = [row for row in rows if row[name] is not None]
+        ends = [end(known, key=itemgetter(name)) for end in (min, max)] if known else []
+        if ends:
+            low, high = (
+                f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})" for row in ends
+            )
+            result.append(f"{title} goes from {low} to {high}.")
+    return [*result, OVER_SEEDS]
+
+
+def base_accuracies(data: ReportData) -> str:
+    """Why the base has several accuracies on this page; empty where it has one."""
+    group = best_group(data)
+    run = group.run if group else None
+    if run is None or data.methods:
+        return ""
+    measured = [
+        (other.points[0].metrics["acc"]["value"], other.data_label)
+        for other in data.groups
+        if other.run is run and other.points[0].step == 0 and other.points[0].metrics.get("acc")
+    ]
+    records = list(run.measured_records.values())
+    if records and records[-1].get("reference_accuracy") is not None:
+        accuracy = 100 * records[-1]["reference_accuracy"]
+        measured.append((accuracy, f"{records[-1]['problems']:,} validation problems"))
+    if len(measured) < 2:
+        return ""
+    of = f" of {run.name}" if len(data.runs) > 1 else ""
+    values = "; ".join(f"{value:.1f} % on {where}" for value, where in measured)
+    return (
+        f"The base{of} was measured {len(measured)} times: {values}. The problems and the sampled "
+        "responses differ, and so do the accuracies: compare within one measurement only."
+    )
+
+
+def table(data: ReportData) -> list[Row]:
+    """The rows of the one table; with several runs each has its run's name before it."""
+    methods = method_rows(data)
+    if methods:
+        return methods
+    groups = main_groups(data)
+    rows = [row for group in groups for row in group_rows(group)]
+    if len(groups) == 1:
+        return rows
+    return [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
+
+
+def _points(value: float) -> str:
+    return f"{value:.2g} point{'' if abs(value - 1) < 0.005 else 's'}"
+
+
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.1f}".replace("-", "−")

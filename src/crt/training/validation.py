@@ -1,0 +1,145 @@
+"""Checkpoints on the validation problems: how they stand, and which one a run hands over."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from crt.algorithm.batch import Batch, batch_of
+from crt.algorithm.guard import paired_gap, slack_of
+from crt.algorithm.objectives import Shorten
+from crt.algorithm.two_stage import (
+    Candidate,
+    Start,
+    candidates_of,
+    is_feasible,
+    shortest_feasible,
+    shortest_plausible,
+)
+from crt.errors import DataError, GradingError
+from crt.files import write_sealed
+from crt.run import RECORD, Run
+from crt.sampling.policy import Policy
+from crt.training.checkpoints import check, set_aside
+from crt.training.context import RunContext
+
+Floor = Callable[[Batch], dict[str, Any]]  # how a validation batch stands against the reference
+
+
+def measured(context: RunContext, policy: Policy, step: int, floor: Floor) -> dict[str, Any]:
+    """Accuracy and length of the policy on the validation problems, and how it stands."""
+    rollouts = context.measured(policy, context.config.validation.rollouts, step)
+    return figures(*batch_of(rollouts, context.config.grading.truncated), floor)
+
+
+def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[str, Any]:
+    """What a checkpoint's record says of a measurement."""
+    if batch is None:
+        unknown = dict.fromkeys(("accuracy", "tokens", "margin", "rollouts"))
+        return unknown | {"feasible": False, "left_out": len(left_out)}
+    return {
+        "accuracy": batch.accuracy,
+        "tokens": batch.mean_length,
+        "truncated": float(batch.truncated.mean()),
+        "problems": len(batch.problem_ids),
+        "rollouts": batch.correct.shape[1],
+        "left_out": len(left_out),
+    } | floor(batch)
+
+
+def against(reference: Batch | None, guard: Shorten) -> Floor:
+    """How a validation batch stands against the reference's on the same problems.
+
+    The slack of `auto` is here the least one: noise does not widen what a checkpoint may lose.
+    """
+
+    def stands(batch: Batch) -> dict[str, Any]:
+        known = set(reference.problem_ids) if reference else set()
+        both = [problem_id for problem_id in batch.problem_ids if problem_id in known]
+        if reference is None or not both:
+            return {"margin": None, "feasible": False}
+        theirs = reference.select(both)
+        gap = paired_gap(batch.select(both), theirs)
+        margin = guard.tolerance + slack_of(guard.slack, 0.0) - gap.mean
+        return {
+            "reference_accuracy": theirs.accuracy,
+            "reference_tokens": theirs.mean_length,
+            "standard_error": gap.standard_error,
+            "margin": margin,
+            "feasible": is_feasible(margin, gap.standard_error),
+        }
+
+    return stands
+
+
+FINAL_DRAW = 2  # another stream of random numbers than that of the first measurement
+
+Choose = Callable[[Sequence[Candidate]], Candidate]
+RULES: dict[Start, Choose] = {"feasible": shortest_feasible, "plausible": shortest_plausible}
+
+
+def confirmed(run: Run, context: RunContext, floor: Floor, rule: Start = "feasible") -> Candidate:
+    """The shortest feasible checkpoint, measured again with `validation.final_rollouts`.
+
+    The shortest of many that seem feasible is often one that was lucky. So the one in question is
+    drawn anew and more finely; if it fails, the next is in question, a few times at most.
+    """
+    settings, choose = run.config.validation, RULES[rule]
+    if not settings.final_rollouts:
+        return chosen(run.checkpoints, choose)
+    for _ in range(settings.finalists):
+        step = chosen(still_in_question(run.checkpoints, rule), shortest_plausible).step
+        if run.checkpoints[step].get("final"):
+            break
+        if is_sound(run, context, step):
+            measure_again(run, context, step, floor)
+    final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
+    return chosen(final, choose)
+
+
+def still_in_question(records: dict[int, dict[str, Any]], rule: Start) -> dict[int, dict[str, Any]]:
+    """Checkpoints without those whose final measurement failed the rule; all if none is left."""
+    passed = {c.step for c in candidates_of(records) if getattr(c, rule)}
+    left = {step: r for step, r in records.items() if step in passed or not r.get("final")}
+    return left or records
+
+
+def is_sound(run: Run, context: RunContext, step: int) -> bool:
+    """Whether a checkpoint's files are as they were written; a damaged one leaves the choice."""
+    folder = run.checkpoint(step)
+    if context.ranks.writes:
+        try:
+            check(folder, folder / RECORD)
+        except DataError as error:
+            set_aside(run, step, error)
+    context.ranks.wait()
+    return folder.is_dir()
+
+
+def measure_again(run: Run, context: RunContext, step: int, floor: Floor) -> None:
+    """A finer measurement in place of the first, which stays in the record beside it."""
+    folder, copies = run.checkpoint(step), run.config.validation.final_rollouts
+    asked = len(context.problems[1])
+    context.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
+    model = context.load(str(folder))
+    how = context.validation_sampling
+    engine = context.frozen(model, how)
+    policy = context.policy(model, sampler=engine, sampling=how)
+    rollouts = context.measured(policy, copies, step, FINAL_DRAW)
+    context.release()
+    batch, left_out = batch_of(rollouts, run.config.grading.truncated)
+    if context.ranks.writes:
+        record = run.checkpoints[step]
+        first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
+        found = figures(batch, left_out, floor) | {"final": True, "first": first}
+        write_sealed(folder / RECORD, record | found)
+    context.ranks.wait()
+
+
+def chosen(records: dict[int, dict[str, Any]], choose: Choose) -> Candidate:
+    """The checkpoint to choose by these records, step → record."""
+    candidates = candidates_of(records)
+    if not candidates:
+        raise GradingError(
+            f"none of {len(records)} checkpoints could be graded on the validation problems, so "
+            "none can be chosen: look at the grader's settings and at the rollouts."
+        )
+    return choose(candidates)
