@@ -6,6 +6,7 @@ from peft import LoraConfig as PeftConfig
 from peft import get_peft_model
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from crt import pocket
 from crt.config import LoraConfig
@@ -19,10 +20,9 @@ ASKED = torch.tensor([[5, 6, 7, 8]])
 
 
 @pytest.fixture
-def one_rank(tmp_path):
-    """The process group of verl's workers, here of one."""
-    store = tmp_path / "store"
-    torch.distributed.init_process_group("gloo", f"file://{store}", rank=0, world_size=1)
+def one_rank():
+    """The process group of verl's workers, here of one and without a thread of its own."""
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
 
