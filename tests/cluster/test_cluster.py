@@ -70,7 +70,7 @@ def test_stage_two_starts_from_the_shortest_feasible_checkpoint(two_stages):
         row["stage"] for row in two_stages.steps
     )
     assert rows_of(two_stages, 2)[0]["step"] == progress["stage_one_ended"] + 1
-    assert two_stages.checkpoints[progress["stage_two_from"]]["final"] is True
+    assert two_stages.checkpoints[progress["stage_two_from"]]["final"]
     # its own reference: that of the checkpoint, not of the base
     base, short = rows_of(two_stages, 1)[0], rows_of(two_stages, 2)[0]
     assert short["reference_tokens"] < base["reference_tokens"]

@@ -106,7 +106,7 @@ def test_eval_loads_it_and_finds_what_the_servers_found(run, place):
     """The servers' last measurement is of the adapter merged into its base."""
     best = run.progress["recommended"]
     record = run.checkpoints[best]
-    assert record["final"] is True
+    assert record["final"]
     out = place["folder"] / "lora-evaluation"
     words = ["--data", "pocket/validation:16", "--rollouts", "8", "--temperature", "0.6"]
     words += ["--top-p", "1.0", "--max-tokens", "300", "--out", str(out), "--engine", "fast"]

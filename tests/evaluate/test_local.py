@@ -97,7 +97,7 @@ def test_vllm_answers_the_same_units(tiny, sets, monkeypatch):
     [(_, answers)] = list(found.answers(plan(sets, 2, found.rows, seed=0)))
     [engine] = sys.modules.pop("vllm").LLM.loaded
     assert [len(group) for group in answers] == [2] * 6
-    assert found.model()["engine"] == "vllm" and engine.dtype == "auto"
+    assert found.model()["engine"] == "vllm" and engine.dtype == "float32"
     for answer in (answer for group in answers for answer in group):
         assert answer.tokens == 30 if answer.stop == "length" else answer.tokens <= 30
     assert [params.max_tokens for _, params in engine.asked] == [how.max_tokens] * 6

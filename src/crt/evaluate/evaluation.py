@@ -65,9 +65,9 @@ def evaluate(
     for each in sets:
         if each.skipped:
             say(f"{each.name}: {each.skipped} bad rows left out, such as {each.faults[0]}")
+    backend, cap = backend_for(plan_, sets, say)
     for sentence in uncertifiable({each.name: len(each) for each in sets}, plan_.settings.rollouts):
         say(sentence)
-    backend, cap = backend_for(plan_, sets, say)
     label = name or short_name(backend.model()["name"])
     wanted = manifest(
         label,

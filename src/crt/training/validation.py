@@ -22,6 +22,7 @@ from crt.run import RECORD, Run
 from crt.sampling.policy import Policy
 from crt.training.checkpoints import check, set_aside
 from crt.training.context import RunContext
+from crt.training.stage import stage_of
 
 Floor = Callable[[Batch], dict[str, Any]]  # how a validation batch stands against the reference
 
@@ -87,14 +88,20 @@ def confirmed(run: Run, context: RunContext, floor: Floor, rule: Start = "feasib
     settings, choose = run.config.validation, RULES[rule]
     if not settings.final_rollouts:
         return chosen(run.checkpoints, choose)
-    for _ in range(settings.finalists):
+    stage = stage_of(run).number
+    while _measured_after(run, stage) < settings.finalists:
         step = chosen(still_in_question(run.checkpoints, rule), shortest_plausible).step
         if run.checkpoints[step].get("final"):
             break
         if is_sound(run, context, step):
-            measure_again(run, context, step, floor)
+            measure_again(run, context, step, floor, stage)
     final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
     return chosen(final, choose)
+
+
+def _measured_after(run: Run, stage: int) -> int:
+    """Checkpoints measured again at the end of this stage, by this process or one before it."""
+    return sum(record.get("final") == stage for record in run.checkpoints.values())
 
 
 def still_in_question(records: dict[int, dict[str, Any]], rule: Start) -> dict[int, dict[str, Any]]:
@@ -116,8 +123,11 @@ def is_sound(run: Run, context: RunContext, step: int) -> bool:
     return folder.is_dir()
 
 
-def measure_again(run: Run, context: RunContext, step: int, floor: Floor) -> None:
-    """A finer measurement in place of the first, which stays in the record beside it."""
+def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage: int) -> None:
+    """A finer measurement in place of the first, which stays in the record beside it.
+
+    The record's `final` says at the end of which stage it was made.
+    """
     folder, copies = run.checkpoint(step), run.config.validation.final_rollouts
     asked = len(context.problems[1])
     context.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
@@ -131,7 +141,7 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor) -> Non
     if context.ranks.writes:
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
-        found = figures(batch, left_out, floor) | {"final": True, "first": first}
+        found = figures(batch, left_out, floor) | {"final": stage, "first": first}
         write_sealed(folder / RECORD, record | found)
     context.ranks.wait()
 

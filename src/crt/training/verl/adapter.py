@@ -39,9 +39,8 @@ def adapter_tensors(saved: Path) -> dict[str, Any]:
     from torch.distributed.tensor import DTensor
 
     files = {int(match[1]): path for path in saved.glob("*.pt") if (match := _model_shard(path))}
-    # verl's own trainer wrote these files a moment ago, and reads them in the same way
     shards = {
-        rank: torch.load(path, map_location="cpu", weights_only=False)
+        rank: torch.load(path, map_location="cpu", weights_only=True)
         for rank, path in sorted(files.items())
     }
     tensors: dict[str, Any] = {}
