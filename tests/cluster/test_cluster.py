@@ -3,14 +3,9 @@
 `make test-cluster` makes the environment and runs this; it took 39 minutes on two busy cores.
 """
 
-import os
 import re
-import secrets
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,75 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crt.files import read_json, read_rows, write_json
-from crt.run import Run
-
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
+from command import crt, steps, told, wait_for
+
+from crt.files import read_json, write_json
+from crt.run import Run
+
 HERE = Path(__file__).parent
-SUPPORT = {
-    "PYTHONPATH": str(HERE / "support"),
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-    "OMP_NUM_THREADS": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "HF_HUB_OFFLINE": "1",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_worker_niceness": "0",  # as its parent; by itself Ray steps back behind everything
-    # a busy machine is no broken one
-    "RAY_raylet_start_wait_time_s": "600",
-    "RAY_gcs_server_request_timeout_seconds": "300",
-    "RAY_worker_register_timeout_seconds": "900",
-}
 KILLED_AFTER = 10  # steps; the last checkpoint before is that of step 8
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Iterator[dict[str, Any]]:
-    """A folder for all that Ray and vLLM write, with a path short enough for Ray's sockets."""
-    folder = tmp_path_factory.mktemp("cluster")
-    ray = Path("/tmp") / f"ray-{secrets.token_hex(4)}"
-    ray.mkdir()
-    token = folder / "token"
-    token.write_text(secrets.token_hex(32))
-    token.chmod(0o600)
-    caches = {
-        name: str(folder / name.lower())
-        for name in ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "XDG_CACHE_HOME", "TRITON_CACHE_DIR")
-    }
-    own = {"RAY_TMPDIR": str(ray), "RAY_AUTH_TOKEN_PATH": str(token), **caches}
-    own["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    yield {"folder": folder, "environment": {**os.environ, **SUPPORT, **own}}
-    subprocess.run(["rm", "-rf", str(ray)], check=False)
-
-
-def crt(place, *words: str) -> "subprocess.Popen[str]":
-    """`crt`, as a user calls it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "crt", *words],
-        env=place["environment"],
-        cwd=place["folder"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    output, _ = process.communicate()
-    assert process.returncode == code, output
-    return output
-
-
-def steps(run: Path) -> int:
-    return len(read_rows(run / "steps.jsonl"))
-
-
-def wait_for(process: "subprocess.Popen[str]", is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +112,8 @@ def test_a_checkpoint_is_like_any_other(two_stages, place):
 def primal_dual(place, two_stages) -> Run:
     """Asked to end after a few steps, then launched by hand with another rate for λ."""
     path = place["folder"] / "runs" / "primal_dual"
-    changes = ['method={type="primal_dual"}', "schedule.steps=8", "validation.final_rollouts=0"]
+    method = 'method={type="primal_dual", multiplier_rate=1.0}'
+    changes = [method, "schedule.steps=8", "validation.final_rollouts=0", "optim.kl=0.001"]
     words = [word for change in changes for word in ("--set", change)]
     recipe = str(HERE / "pocket.toml")
     first = crt(place, "train", recipe, "--out", str(path), *words)
@@ -191,7 +127,10 @@ def primal_dual(place, two_stages) -> Run:
     assert f"{rate}=1.0" in command and "trainer.resume_mode=resume_path" in command
     by_hand = command.replace(f"{rate}=1.0", f"{rate}=0.5")
     with (path / "by_hand.log").open("w") as log:
-        subprocess.run(by_hand, shell=True, check=True, env=place["environment"], stdout=log)
+        subprocess.run(
+            by_hand, shell=True, check=True, env=place["environment"], stdout=log,
+            cwd=place["folder"],
+        )  # fmt: skip
     told(crt(place, "train", "--resume", str(path)))
     return Run.open(path)
 
@@ -206,6 +145,12 @@ def test_lambda_follows_its_formula(primal_dual):
         rate = 1.0 if now["step"] <= changed else 0.5
         violation = now["reference_accuracy"] - now["accuracy"]
         assert after["multiplier"] == pytest.approx(max(0.0, now["multiplier"] + rate * violation))
+
+
+def test_the_kl_is_to_the_base(primal_dual):
+    """verl's reference worker and its actor round alike: the first step has no distance."""
+    values = [row["kl"] for row in primal_dual.steps]
+    assert abs(values[0]) < 1e-6 and values[-1] > 1e-4
 
 
 def test_a_changed_setting_counts_and_is_told(primal_dual):

@@ -58,3 +58,15 @@ def test_the_plugin_is_registered_under_its_name():
     import crt.training.verl.plugin as plugin
 
     assert get_trainer_cls("crt") is plugin.RunTrainer
+
+
+def test_the_kl_has_the_value_of_k3_and_the_gradient_of_the_kl():
+    import torch
+    from verl.trainer.ppo.core_algos import kl_penalty
+
+    now = torch.tensor([-1.0, -2.0], requires_grad=True)
+    value = kl_penalty(now, torch.tensor([-1.5, -1.0]), "low_var_kl+")
+    value.sum().backward()
+    # d = log π − log π_ref = 0.5, −1; k3 = exp(−d) + d − 1; the gradient is d, as TRL's is
+    assert value.tolist() == pytest.approx([0.106531, 0.718282], rel=1e-5)
+    assert now.grad is not None and now.grad.tolist() == pytest.approx([0.5, -1.0])

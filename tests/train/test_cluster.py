@@ -18,7 +18,7 @@ from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Store
 from crt.training.stage import Stage, stage_of
-from crt.training.verl.fit import Follower, check, folder_of, left_at, prepare
+from crt.training.verl.fit import BACKEND, Follower, check, folder_of, left_at, prepare, sampler_of
 from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Row, decided
 from crt.training.verl.recorder import ClusterRecorder
@@ -217,11 +217,16 @@ def test_the_plugin_finds_the_stage_the_run_is_in(tmp_path):
         ({"sampling": {"source": "reference", "group_size": 4}, "method": {"type": "o1_pruner"}},
          'method "o1_pruner" with sampling.source = "reference"'),
         ({"reference": {"mode": "fresh"}}, 'reference.mode = "fresh" cannot run'),
-        ({"model": {"name": "m", "lora": {}}}, "model.lora cannot run"),
+        ({"model": {"name": "m", "lora": {"dropout": 0.1}}}, "model.lora.dropout = 0.1 cannot run"),
+        ({"model": {"name": "m", "lora": {"alpha": 0.5}}}, "model.lora.alpha = 0.5 cannot run"),
+        ({"model": {"name": "m", "lora": {}}, "method": {"type": "crt"}},
+         "model.lora with optim.kl = 0.001 cannot run two stages"),
         ({"trl": {"use_vllm": True}}, "[trl] has no meaning"),
         ({"cluster": {"devices": 3}}, "= 8 cannot be shared by 3 devices"),
         ({"cluster": {"tensor_parallel": 3}}, "tensor_parallel = 3 does not divide the 8"),
         ({"verl": {"data": {"shuffle": True}}}, "[verl] data.shuffle is set by"),
+        ({"verl": {"algorithm": {"rollout_correction": {"rollout_is": "sequence"}}}},
+         "rollout_is = 'sequence' weighs a response by its length"),
     ],
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_name(changes, sentence):
@@ -244,7 +249,7 @@ def kept(context: RunContext, model, problems, verdict: Verdict, tokens: int) ->
 
 def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp_path):
     config = load_recipe(tiny / "recipe.toml", ["engine=verl", "cluster.devices=2"])
-    context = RunContext(config, tmp_path / "references")
+    context = RunContext(config, tmp_path / "references", BACKEND)
     run = Run.create(tmp_path / "run", config)
     shutil.copytree(tiny / "model", run.checkpoint(2))
     short = make_model()
@@ -267,6 +272,21 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     assert asked[0]["prompt_ids"] == list(
         render(train_of(asked[0], train), context.template).token_ids
     )
+    context.close()
+
+
+def test_an_adapter_is_no_model_to_start_from(tiny, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(make_model(), settings)
+    adapted.peft_config["default"].base_model_name_or_path = str(tiny / "model")
+    adapted.save_pretrained(tmp_path / "adapter")
+    changes = ["engine=verl", "cluster.devices=2", f"model.name={tmp_path / 'adapter'}"]
+    config = load_recipe(tiny / "recipe.toml", changes)
+    context = RunContext(config, tmp_path / "references", BACKEND)
+    with pytest.raises(ConfigError, match="is an adapter, which cannot be trained"):
+        sampler_of(context, context.base, context.sampling)
     context.close()
 
 

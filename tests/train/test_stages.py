@@ -4,8 +4,7 @@ import pytest
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import AccuracyOnly, PrimalDual, Shorten
 from crt.algorithm.registry import TwoStage
-from crt.training.train import guard_of
-from crt.training.validation import against
+from crt.training.validation import against, guard_of
 
 
 def batch(*right: int, rollouts: int = 10) -> Batch:

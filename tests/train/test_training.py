@@ -12,12 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.cli import main
-from crt.commands.train import recommendation
 from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training import train as stages
 from crt.training.context import RunContext
+from crt.training.launch import recommendation
 from crt.training.validation import FINAL_DRAW, RULES, chosen, confirmed
 
 
@@ -151,10 +151,9 @@ def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasibl
         return best
 
     monkeypatch.setattr(stages, "confirmed", noted)
-    monkeypatch.setattr(stages, "engine_of", lambda _: lambda *_: None)
     monkeypatch.setattr(stages, "stage_of", MagicMock())
     monkeypatch.setattr(stages, "against", MagicMock())
-    stages.train(made, MagicMock(), lambda _: None)
+    stages.train(made, MagicMock(), lambda *_: None, lambda _: None)
     assert asked == [("plausible", 4), ("feasible", 2)]
     assert made.progress["stage_two_from"] == 4 and made.progress["recommended"] == 2
 

@@ -18,7 +18,14 @@ from tiny_model import BOXES, WORDS
 
 from crt.run import Run
 
-LOADED = ["crt.commands.train", "crt.training.train", "crt.sampling.vllm", "peft", "trl"]
+LOADED = [
+    "crt.commands.train",
+    "crt.training.launch",
+    "crt.training.trl.fit",
+    "crt.sampling.vllm",
+    "peft",
+    "trl",
+]
 
 
 @dataclass(frozen=True)

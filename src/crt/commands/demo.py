@@ -31,23 +31,24 @@ def run(args: argparse.Namespace) -> int:
         from crt.commands.tabular_demo import show
 
         return show(args.seed)
-    from crt.commands.train import carry_out, preflight
+    from crt.commands.train import finish
     from crt.recipes import load_recipe
     from crt.run import Run
-    from crt.training.ranks import Ranks
+    from crt.training.quiet import quiet
+
+    quiet()
+    from crt.training.launch import start_run
 
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
-    if not path.exists():
-        config = load_recipe(RECIPE, [f"seed={args.seed}"])
-        preflight(config, path.parent, Ranks())
-        Run.create(path, config)
-    found = Run.open(path)
-    code = carry_out(found)
-    if code:
+    if path.exists():
+        trained = Run.open(path)
+    else:
+        trained = start_run(load_recipe(RECIPE, [f"seed={args.seed}"]), path)
+    if code := finish(trained):
         return code
-    evaluations = evaluate_all(found)
-    evaluate_course(found)
-    report(found, evaluations)
+    evaluations = evaluate_all(trained)
+    evaluate_course(trained)
+    report(trained, evaluations)
     return 0
 
 

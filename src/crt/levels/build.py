@@ -104,7 +104,7 @@ def build_family(
         uncertified=uncertified,
         front_only=front_only,
     )
-    front = {candidate.name for candidate in pareto_front([each for _, each in chosen])}
+    front = {candidate.name for candidate in pareto_front([candidate for _, candidate in chosen])}
     below = [
         _level(run, folder, file, by_name[c.name], word, certificates[c.name], c.name in front)
         for word, c in chosen
@@ -149,12 +149,13 @@ def read_series(folder: Path) -> list[SeriesPoint]:
         )
     content: Any = read_json(path)
     try:
-        found = [_point(plain) for plain in content["points"]]
+        series = [_point(plain) for plain in content["points"]]
     except (ValidationError, KeyError, TypeError, AttributeError):
         raise DataError(f"{path} is not a series of this version.") from None
-    if not found or found[0].name != BASE or any(Path(p.folder).name != p.folder for p in found):
+    outside = [point for point in series if Path(point.folder).name != point.folder]
+    if not series or series[0].name != BASE or outside:
         raise DataError(f"{path} does not begin with the base, or leaves its folder.")
-    return found
+    return series
 
 
 def certify(
@@ -195,7 +196,7 @@ def read_measurement(folder: Path, base: SeriesPoint) -> Measurement:
     try:
         sampling = manifest["sampling"]
         return Measurement(
-            data=[{k: each[k] for k in ("name", "hash", "problems")} for each in manifest["data"]],
+            data=[{k: data[k] for k in ("name", "hash", "problems")} for data in manifest["data"]],
             rollouts=sampling["rollouts"],
             temperature=float(sampling["temperature"]),
             top_p=float(sampling["top_p"]),

@@ -336,11 +336,13 @@ def _add_playground(app: FastAPI, service: Service, grader: Grader, allowed: lis
     @app.post("/playground/grade", dependencies=allowed)
     async def grade(request: Request) -> JSONResponse:
         body = parse_body(await read_body(request, service.body_bytes))
-        asked = validated(GradeRequest, body)
+        response = validated(GradeRequest, body)
         if grading.locked():
             raise ApiError(429, "Too many answers are being graded.", retry_after=1)
         async with grading:
-            grade = await grader.grade_async(asked.text, asked.answer, question=asked.question)
+            grade = await grader.grade_async(
+                response.text, response.answer, question=response.question
+            )
         verdict = {"verdict": grade.verdict.value, "extracted": grade.extracted}
         return JSONResponse({**verdict, "reason": grade.reason})
 

@@ -1,11 +1,11 @@
 """What a run works with, loaded once: problems, prompts, grader, and models by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,11 +21,28 @@ from crt.sampling.vllm import VllmSampler
 from crt.training.checkpoints import Say
 from crt.training.ranks import Ranks
 from crt.training.reference import Reference, Store
-from crt.training.verl.model import without_weights
-from crt.training.verl.sampler import ClusterSampler
 from crt.types import Problem, Rollout
 
 REFERENCE_SEED = 0  # a reference is shared by runs of every seed
+
+
+class FrozenSampler(Sampler, Protocol):
+    """An engine of its own for a model that stays as it is; it may hold memory of a GPU."""
+
+    def close(self) -> None:
+        """Gives the memory back; the next call loads the model again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How an engine loads models, and what samples those that stay as they are.
+
+    Without a sampler of its own (None) the process that trains samples them too.
+    """
+
+    load: Callable[..., LoadedModel]
+    frozen_sampler: "Callable[[RunContext, LoadedModel, Sampling], FrozenSampler | None]"
 
 
 class RunContext:
@@ -34,8 +51,8 @@ class RunContext:
     `say` is told what is done outside the steps, for whoever waits.
     """
 
-    def __init__(self, config: RunConfig, cache: Path) -> None:
-        self.config, self.cache = config, cache
+    def __init__(self, config: RunConfig, cache: Path, backend: Backend | None = None) -> None:
+        self.config, self.cache, self.backend = config, cache, backend or IN_PROCESS
         self.say: Say = lambda sentence: None
         self.base = self.load(config.model.name)
         tokenizer: Any = self.base.tokenizer
@@ -51,15 +68,14 @@ class RunContext:
         self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
         self.ranks = Ranks.found()
-        self.engines: list[VllmSampler | ClusterSampler] = []  # that may hold memory of the GPU
+        self.frozen_samplers: list[FrozenSampler] = []
 
     def load(self, name: str, dtype: Dtype | None = None) -> LoadedModel:
         """A model by name or folder, as the recipe says, or in another precision."""
         model = self.config.model
         revision = model.revision if name == model.name else None
-        load = without_weights if self.config.engine == "verl" else load_model
         with loading_whole():
-            return load(
+            return self.backend.load(
                 name,
                 revision=revision,
                 dtype=dtype or model.dtype,
@@ -114,33 +130,22 @@ class RunContext:
         return Policy(sampler, model.files.ends, template or self.template, self.grader)
 
     def frozen(self, model: LoadedModel, sampling: Sampling) -> Sampler | None:
-        """vLLM for a model that stays as it is, if the recipe trains with vLLM and it can run."""
-        if self.config.engine == "verl":
-            from crt.training.verl.fit import sampler_of
-
-            self.engines.append(servers := sampler_of(self, model, sampling))
-            return servers
-        if not self.config.trl.get("use_vllm") or self.config.reference.mode == "fresh":
-            return None  # a fresh reference is asked in training, when the GPU is the policy's
-        if choose_engine("auto", model.files) == "fast":
-            return None
-        trusted, alone = self.config.model.trust_remote_code, self.ranks.count == 1
-        engine = VllmSampler(
-            model.files, sampling, dtype=model.dtype, trust_remote_code=trusted, alone=alone
-        )
-        self.engines.append(engine)
-        return engine
+        """The engine's own sampler of a model that stays as it is, if it has one."""
+        sampler = self.backend.frozen_sampler(self, model, sampling)
+        if sampler is not None:
+            self.frozen_samplers.append(sampler)
+        return sampler
 
     def sample_ahead(self, reference: Reference, problems: Sequence[Problem]) -> None:
         """What vLLM is to draw is drawn before training, which then has the GPU for itself."""
-        if self.engines:
-            reference.rollouts(list(dict.fromkeys(problem.id for problem in problems)))
+        if self.frozen_samplers:
+            reference.sample_ahead(problems)
             self.release()
 
     def release(self) -> None:
         """Gives back the GPU memory that vLLM holds."""
-        for engine in self.engines:
-            engine.close()
+        for sampler in self.frozen_samplers:
+            sampler.close()
 
     def reference(self, model: LoadedModel, sampling: Sampling | None = None) -> Reference:
         """The frozen policy's rollouts for any problem, kept unless the recipe wants them fresh."""
@@ -210,6 +215,24 @@ def loading_whole() -> Iterator[None]:
     finally:
         if config is not None:
             deepspeed.set_hf_deepspeed_config(config)
+
+
+def vllm_if_trained_with(
+    context: RunContext, model: LoadedModel, sampling: Sampling
+) -> VllmSampler | None:
+    """vLLM, if the recipe trains with it and it can run."""
+    config = context.config
+    if not config.trl.get("use_vllm") or config.reference.mode == "fresh":
+        return None  # a fresh reference is asked in training, when the GPU is the policy's
+    if choose_engine("auto", model.files) == "fast":
+        return None
+    return VllmSampler(
+        model.files, sampling, dtype=model.dtype,
+        trust_remote_code=config.model.trust_remote_code, alone=context.ranks.count == 1,
+    )  # fmt: skip
+
+
+IN_PROCESS = Backend(load_model, vllm_if_trained_with)
 
 
 def reference_sampling(config: RunConfig) -> Sampling:

@@ -28,19 +28,6 @@ def before_sampling(context: RunContext, folder: Path) -> None:
             f"{len(train)} training problems are fewer than schedule.problems_per_step = "
             f"{config.schedule.problems_per_step}: add data or lower it."
         )
-    if config.engine == "verl":
-        from crt.training.verl.fit import check
-
-        check(config, context.ranks.count)
-    else:
-        from crt.training.trl.config import passed_on
-
-        passed_on(config.trl)
-    if config.trl.get("use_vllm") and config.sampling.source == "reference":
-        raise ConfigError(
-            'trl.use_vllm with sampling.source = "reference": vLLM draws from the policy alone. '
-            "Leave out one of them."
-        )
     check_prompt(context.template, config)
     check_context(context, config)
     check_disk(context.base, config, folder)
@@ -93,16 +80,17 @@ def trained_parameters(model: LoadedModel, config: RunConfig) -> int:
     return sum(config.model.lora.rank * sum(shape) for shape in matrices)
 
 
-def check_reference(batch: Batch | None, config: RunConfig) -> None:
+def check_reference(batch: Batch | None, config: RunConfig) -> Batch:
     """A reference that is cut off, or solves nothing or everything, makes no floor."""
     if batch is None:
         raise ConfigError("no reference response could be graded: look at data and prompt.")
-    truncated, cap = float(batch.truncated.mean()), _cap_of_validation(config)
-    if truncated > config.preflight.max_truncated:
-        raise ConfigError(
-            f"{truncated:.0%} of the reference's responses run into {cap} and count as wrong: "
-            f"raise it (limit: preflight.max_truncated = {config.preflight.max_truncated:g})."
-        )
+    limit = config.preflight.max_truncated
+    for cap, cut in _truncated_shares(batch, config):
+        if cut > limit:
+            raise ConfigError(
+                f"{cut:.0%} of the reference's responses run into {cap} and count as wrong: "
+                f"raise it (limit: preflight.max_truncated = {limit:g})."
+            )
     if batch.accuracy in (0.0, 1.0) and "solves" not in config.preflight.skip:
         what = "nothing" if batch.accuracy == 0 else "everything"
         raise ConfigError(
@@ -110,12 +98,16 @@ def check_reference(batch: Batch | None, config: RunConfig) -> None:
             "take other data, look at the prompt and at how the answers are written, or set "
             'preflight.skip = ["solves"].'
         )
+    return batch
 
 
-def _cap_of_validation(config: RunConfig) -> str:
-    if config.validation.max_tokens is not None:
-        return f"validation.max_tokens = {config.validation.max_tokens}"
-    return f"sampling.max_tokens = {config.sampling.max_tokens}"
+def _truncated_shares(batch: Batch, config: RunConfig) -> Iterator[tuple[str, float]]:
+    """Of each cap the share of responses that run into it, as far as the longer one shows it."""
+    trained, used = config.sampling.max_tokens, config.validation.max_tokens
+    beyond = batch.truncated | (batch.length > trained)
+    yield f"sampling.max_tokens = {trained}", float(beyond.mean())
+    if used is not None:
+        yield f"validation.max_tokens = {used}", float(batch.truncated.mean())
 
 
 def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:

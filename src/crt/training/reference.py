@@ -20,6 +20,7 @@ ALONE = Ranks()
 Sampler = Callable[[Sequence[Problem]], Sequence[Rollout]]
 
 WAIT_SECONDS = 60.0  # for another process that is writing
+AT_ONCE = 256  # problems whose rollouts are kept together
 SCHEMA = """
 create table if not exists about (name text primary key, value text not null) strict;
 create table if not exists rollouts (
@@ -138,6 +139,12 @@ class Reference:
         found = self.rollouts(problem_ids)
         flat = [rollout for problem_id in problem_ids for rollout in found[problem_id]]
         return batch_of(flat, self.truncated_as)[0]
+
+    def sample_ahead(self, problems: Iterable[Problem]) -> None:
+        """The rollouts that are missing, kept as they come: a kill loses the last few."""
+        wanted = list(dict.fromkeys(problem.id for problem in problems))
+        for first in range(0, len(wanted), AT_ONCE):
+            self.rollouts(wanted[first : first + AT_ONCE])
 
     def _sample(self, problems: Sequence[Problem]) -> dict[str, list[Rollout]]:
         groups: dict[str, list[Rollout]] = {problem.id: [] for problem in problems}

@@ -5,10 +5,12 @@ from typing import Any
 
 from crt.algorithm.batch import Batch, batch_of
 from crt.algorithm.guard import paired_gap, slack_of
-from crt.algorithm.objectives import Shorten
+from crt.algorithm.objectives import PrimalDual, Shorten
+from crt.algorithm.registry import Method
 from crt.algorithm.two_stage import (
     Candidate,
     Start,
+    TwoStage,
     candidates_of,
     is_feasible,
     shortest_feasible,
@@ -143,3 +145,12 @@ def chosen(records: dict[int, dict[str, Any]], choose: Choose) -> Candidate:
             "none can be chosen: look at the grader's settings and at the rollouts."
         )
     return choose(candidates)
+
+
+def guard_of(method: Method) -> Shorten:
+    """The guard a checkpoint is judged by: the method's own, or the reference's accuracy."""
+    if isinstance(method, TwoStage):
+        return method.shorten
+    if isinstance(method, Shorten):
+        return method
+    return Shorten(method.tolerance if isinstance(method, PrimalDual) else 0.0, slack="auto")

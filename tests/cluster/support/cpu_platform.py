@@ -156,3 +156,5 @@ importlib.metadata.version = version
 if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":
     platform_manager._current_platform = None  # verl has looked at the devices before this
     dist.init_process_group, dist.all_reduce = init_process_group, all_reduce
+    # FSDP2 keeps a frozen reference in pinned memory, which is a GPU's.
+    torch.Tensor.pin_memory = lambda self, *_, **__: self

@@ -22,10 +22,11 @@ def test_a_row_comes_back_as_it_was(tmp_path):
     frozen = Batch(("b",), [[1, 0]], np.array([[10, 30]]), [[0, 1]])
     asked = [*PROBLEMS, PROBLEMS[0]]  # a problem may come again
     sent = [prompt("a", None), prompt("b", 100), prompt("a", None)]
-    write_parquet(tmp_path / "x.parquet", rows_of(asked, sent, frozen))
+    write_parquet(tmp_path / "x.parquet", rows_of(asked, sent, frozen, 512))
     rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [row["extra_info"]["problem_id"] for row in rows] == ["a", "b", "a"]
     first, second = rows[0]["extra_info"], rows[1]["extra_info"]
+    assert first["max_tokens"] == 512
     assert first["budget"] is None and second["budget"] == 100
     assert second["prompt_ids"] == [3, 4, 5] and second["opens_thinking"] is True
     assert second["reference_correct"] == [1, 0] and second["reference_length"] == [10, 30]

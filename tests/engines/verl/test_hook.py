@@ -75,10 +75,16 @@ def test_a_lost_rollout_and_filling_rows_take_no_part():
     assert any(found.advantages[7:11])  # problem c
 
 
-def test_problems_without_a_signal_are_silent():
+def test_problems_without_a_signal_are_masked():
     found, _ = decided(Shorten(), rows(reference(0.1, 60)), 4)
     # b: four equal lengths, nothing to prefer
-    assert found.silent == [False] * 4 + [True] * 4 + [False] * 4
+    assert found.masked == [False] * 4 + [True] * 4 + [False] * 4
+
+
+def test_muted_rows_are_masked():
+    found, _ = decided(Shorten(), rows(reference(0.1, 60)), 4, truncated_as="mask")
+    # c: its second response is cut off
+    assert found.masked == [False] * 4 + [True] * 4 + [False, True, False, False]
 
 
 def test_the_columns_carry_mean_and_spread():

@@ -1,6 +1,7 @@
 """A recipe in verl's words."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ from crt.errors import ConfigError
 from crt.recipes import config_of, load_recipe
 from crt.training.verl.folder import Folder
 from crt.training.verl.launch import environment, shown
-from crt.training.verl.overrides import Course, Model, modules, refuse_ours, sampling, training
+from crt.training.verl.overrides import (
+    Course,
+    Model,
+    modules,
+    refuse_length_bias,
+    refuse_ours,
+    sampling,
+    training,
+)
 from crt.training.verl.words import flat, words, written
 
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
@@ -30,9 +39,9 @@ def config(**changes):
     return config_of(data | changes)
 
 
-def overrides(objective=None, saved=None, **changes):
-    course = Course(1, objective or Shorten(), 20, saved)
-    return training(config(**changes), Path("/runs/t"), Folder(Path("/runs/t/s")), course, MODEL)
+def overrides(objective=None, saved=None, adapter=None, **changes):
+    course, model = Course(1, objective or Shorten(), 20, saved), replace(MODEL, adapter=adapter)
+    return training(config(**changes), Path("/runs/t"), Folder(Path("/runs/t/s")), course, model)
 
 
 def test_one_update_a_batch_of_whole_groups():
@@ -55,7 +64,7 @@ def test_kl_and_loss_are_verls_own():
     found = overrides(optim={"kl": 0.01, "loss": "sequence_mean", "clip": 0.3})
     actor = "actor_rollout_ref.actor"
     assert found[f"{actor}.use_kl_loss"] is True and found[f"{actor}.kl_loss_coef"] == 0.01
-    assert found[f"{actor}.kl_loss_type"] == "low_var_kl"  # k3
+    assert found[f"{actor}.kl_loss_type"] == "low_var_kl+"  # k3, the gradient of k2
     assert found[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
     assert found[f"{actor}.clip_ratio_high"] == 0.3
     assert overrides(optim={"kl": 0.0})[f"{actor}.use_kl_loss"] is False
@@ -84,6 +93,54 @@ def test_the_reference_is_sampled_as_the_policy_is():
         assert alone[f"{rollout}.{name}"] == training_[f"{rollout}.{name}"]
     assert alone[f"{rollout}.nnodes"] == 2 and alone[f"{rollout}.n_gpus_per_node"] == 4
     assert alone[f"{rollout}.load_format"] == "auto"  # from its folder, not from a trainer
+
+
+def test_validation_has_its_own_temperature_and_cap():
+    rollout = "actor_rollout_ref.rollout"
+    same = overrides()
+    assert same[f"{rollout}.val_kwargs.temperature"] == 1.0
+    assert same["data.max_response_length"] == 1000
+    used = overrides(validation={"temperature": 0.6, "top_p": 0.95, "max_tokens": 4000})
+    assert used[f"{rollout}.temperature"] == 1.0 and used[f"{rollout}.top_p"] == 1.0
+    assert used[f"{rollout}.val_kwargs.temperature"] == 0.6
+    assert used[f"{rollout}.val_kwargs.top_p"] == 0.95
+    assert used["data.max_response_length"] == 4000
+    assert used[f"{rollout}.max_model_len"] == 4300  # with the longest prompt, 300
+    # what is trained on is no longer for it
+    assert used["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"] == 16384
+
+
+def test_servers_hold_the_references_cap_too():
+    alone = sampling(config(reference={"max_tokens": 2000}), MODEL)
+    assert alone["actor_rollout_ref.rollout.max_model_len"] == 2300
+
+
+def test_the_sampler_is_corrected_per_token():
+    key = "algorithm.rollout_correction"
+    found = overrides()
+    assert found[f"{key}.rollout_is"] == "token" and found[f"{key}.rollout_is_threshold"] == 2.0
+    assert overrides(verl={f"{key}.rollout_is_threshold": 5.0})[f"{key}.rollout_is_threshold"] == 5
+    for name, value in [("rollout_is", "null"), ("rollout_rs", "token_k1")]:
+        refuse_length_bias(config(verl={f"{key}.{name}": value}))
+    for name, value in [
+        ("rollout_is", "sequence"), ("rollout_rs", "token_k1,seq_mean_k3"), ("bypass_mode", "true"),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"\[verl\] {key}.{name} = .*{value}"):
+            refuse_length_bias(config(verl={f"{key}.{name}": value}))
+
+
+def test_an_adapter_has_the_recipes_settings():
+    lora = {"rank": 16, "alpha": 32, "targets": ["q_proj", "v_proj"]}
+    found = overrides(adapter=Path("/runs/x"), model={"name": "m", "lora": lora})
+    assert words(found)
+    part = "actor_rollout_ref.model"
+    assert found[f"{part}.lora_rank"] == 16 and found[f"{part}.lora_alpha"] == 32
+    assert found[f"{part}.target_modules"] == ("q_proj", "v_proj")
+    assert found[f"{part}.lora_adapter_path"] == "/runs/x"  # trained on from there
+    assert found[f"{part}.path"] == "/models/base"
+    assert f"{part}.lora_rank" not in overrides()
+    with pytest.raises(ConfigError, match="lora_rank is set by the recipe's own sections"):
+        refuse_ours(config(verl={f"{part}.lora_rank": 8}))
 
 
 def test_tables_become_dotted_keys_and_a_plus_goes_to_the_front():

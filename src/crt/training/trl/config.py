@@ -115,6 +115,13 @@ def micro_batch(rollouts: int, ranks: int, wanted: int) -> int:
     return next(size for size in range(min(wanted, share), 0, -1) if share % size == 0)
 
 
+def check(config: RunConfig, processes: int) -> None:
+    """Refuses what cannot work with TRL, before anything is sampled."""
+    passed_on(config.trl)
+    rollouts = config.schedule.problems_per_step * config.sampling.group_size
+    micro_batch(rollouts, processes, 1)
+
+
 def passed_on(extra: dict[str, Any]) -> dict[str, Any]:
     """Settings for TRL from the recipe's [trl], checked against what TRL has."""
     known = {field.name for field in dataclasses.fields(GRPOConfig)}

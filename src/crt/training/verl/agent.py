@@ -19,8 +19,9 @@ class PromptAgent(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         """verl's form of a response."""
-        prompt = [int(token) for token in kwargs["extra_info"]["prompt_ids"]]
-        most = self.rollout_config.response_length
+        info = kwargs["extra_info"]
+        prompt = [int(token) for token in info["prompt_ids"]]
+        max_tokens = int(info["max_tokens"])  # training and validation have caps of their own
         measured: dict[str, Any] = {}
         with simple_timer("generate_sequences", measured):
             output = await self.server_manager.generate(
@@ -28,16 +29,16 @@ class PromptAgent(AgentLoopBase):
                 prompt_ids=prompt,
                 sampling_params={
                     **sampling_params,
-                    "max_tokens": most,
+                    "max_tokens": max_tokens,
                     "stop_token_ids": list(self.config.crt.ends),
                 },
             )
-        tokens = list(output.token_ids)[:most]
+        tokens = list(output.token_ids)[:max_tokens]
         return AgentLoopOutput(
             prompt_ids=prompt,
             response_ids=tokens,
             response_mask=[1] * len(tokens),
-            response_logprobs=list(output.log_probs)[:most] if output.log_probs else None,
+            response_logprobs=list(output.log_probs)[:max_tokens] if output.log_probs else None,
             num_turns=2,
             metrics=measured,
             extra_fields={**output.extra_fields, "turn_scores": [], "tool_rewards": []},

@@ -12,9 +12,12 @@ from crt.types import Problem
 
 
 def rows_of(
-    problems: Sequence[Problem], prompts: Sequence[Prompt], reference: Batch | None
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    reference: Batch | None,
+    max_tokens: int,
 ) -> list[dict[str, Any]]:
-    """verl's columns; what is ours is in `extra_info`, the prompt's own token ids among it."""
+    """verl's columns; what is ours is in `extra_info`: prompt token ids, the cap, the reference."""
     columns = {
         problem.id: reference_columns(reference, problem.id)
         for problem in {each.id: each for each in problems}.values()
@@ -34,6 +37,7 @@ def rows_of(
                 "budget": prompt.budget,
                 "opens_thinking": prompt.opens_thinking,
                 "prompt_ids": list(prompt.token_ids),
+                "max_tokens": max_tokens,
                 **columns[problem.id],
             },
         }
@@ -50,7 +54,8 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     info = {
         "index": pa.int64(), "problem_id": pa.string(), "question": pa.string(),
         "answer": pa.string(), "options": words, "tolerance": pa.float64(), "budget": pa.int64(),
-        "opens_thinking": pa.bool_(), "prompt_ids": numbers, **dict.fromkeys(REFERENCE, numbers),
+        "opens_thinking": pa.bool_(), "prompt_ids": numbers, "max_tokens": pa.int64(),
+        **dict.fromkeys(REFERENCE, numbers),
     }  # fmt: skip
     turn = {"role": pa.string(), "content": pa.string()}
     truth = {"style": pa.string(), "ground_truth": pa.string()}

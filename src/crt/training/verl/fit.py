@@ -3,32 +3,36 @@
 import importlib.util
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from crt.algorithm.registry import name_of
+from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data.prompts import Prompt, render
 from crt.errors import ConfigError
 from crt.files import write_text
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
-from crt.sampling.models import LoadedModel
-from crt.training.context import RunContext
+from crt.sampling.models import LoadedModel, base_of, model_folder
+from crt.training.context import Backend, RunContext
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
 from crt.training.validation import Floor
 from crt.training.verl import overrides as verl
+from crt.training.verl.adapter import merged_folder
 from crt.training.verl.data import rows_of, write_parquet
 from crt.training.verl.folder import Folder
 from crt.training.verl.launch import launch
+from crt.training.verl.model import without_weights
 from crt.training.verl.recorder import finished, step_of
 from crt.training.verl.sampler import SERVERS, ClusterSampler, composed
 from crt.training.verl.words import Overrides, flat
 from crt.types import Problem
 
-AT_ONCE = 256  # problems whose reference rollouts are kept together: a kill loses no more
+MERGED = "merged"  # where an adapter merged into its base is, for the rollout servers
 ROOM = 16  # tokens by which a prompt may be longer, because its budget is another number
 
 Show = Callable[[dict[str, Any]], None]
@@ -56,22 +60,17 @@ def prepare(
     """The reference's rollouts, as far as they are missing, and the files that verl reads."""
     order = order_of(context, stage)
     asked, others = [problem for step in order for problem in step], context.problems[1]
-    sample_ahead(reference, asked)
+    reference.sample_ahead(asked)
     theirs = reference(list(dict.fromkeys(problem.id for problem in asked)))
     # Checkpoints of both stages are judged by the base, whatever the stage compares with.
     base = context.on_validation(context.reference(context.base))
     folder.path.mkdir(parents=True, exist_ok=True)
     write_text(folder.agent, f"- name: {verl.AGENT}\n  _target_: {verl.AGENT_CLASS}\n")
     sent = [render(problem, context.template) for problem in others]
-    write_parquet(folder.validation, rows_of(others, sent, base))
-    write_parquet(folder.train, rows_of(asked, prompts_of(context, stage, order), theirs))
-
-
-def sample_ahead(reference: Reference, problems: Sequence[Problem]) -> None:
-    """The reference's rollouts as far as they are missing, kept as they come."""
-    wanted = list(dict.fromkeys(problem.id for problem in problems))
-    for first in range(0, len(wanted), AT_ONCE):
-        reference.rollouts(wanted[first : first + AT_ONCE])
+    cap = context.validation_sampling.max_tokens
+    write_parquet(folder.validation, rows_of(others, sent, base, cap))
+    cap = context.sampling.max_tokens
+    write_parquet(folder.train, rows_of(asked, prompts_of(context, stage, order), theirs, cap))
 
 
 def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
@@ -82,15 +81,32 @@ def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = 
 
 
 def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> ClusterSampler:
-    """The cluster's rollout engine with a model that stays as it is."""
-    words = verl.sampling(context.config, described(context, model))
+    """The cluster's rollout engine with a model that stays as it is; an adapter is merged."""
+    about = described(context, model)
+    if about.adapter:
+        settings = context.config.model
+        options = {"dtype": settings.dtype, "trust_remote_code": settings.trust_remote_code}
+        run = about.adapter.parents[1]  # whose checkpoint it is
+        whole = merged_folder(model, run / STATE / MERGED, about.folder, options)
+        about = replace(about, folder=whole.absolute(), adapter=None)
+    words = verl.sampling(context.config, about)
     return ClusterSampler(words, model.files.ends, sampling)
 
 
+BACKEND = Backend(without_weights, sampler_of)
+
+
 def described(context: RunContext, model: LoadedModel) -> verl.Model:
-    """A model as verl is told of it."""
-    folder = model.files.folder.absolute()
-    return verl.Model(folder, model.dtype, longest_prompt(context), model.files.ends)
+    """A model as verl is told of it; an adapter goes with its base."""
+    folder, adapter = model.files.folder.absolute(), None
+    if model.files.adapter and model is context.base:
+        raise ConfigError(
+            f'model.name = "{model.files.name}" is an adapter, which cannot be trained with '
+            'engine = "verl": merge it into its base first.'
+        )
+    if model.files.adapter:
+        folder, adapter = model_folder(base_of(folder)).absolute(), folder
+    return verl.Model(folder, model.dtype, longest_prompt(context), model.files.ends, adapter)
 
 
 @cache
@@ -137,6 +153,7 @@ def check(config: RunConfig, processes: int) -> None:
         if wrong:
             raise ConfigError(sentence)
     verl.refuse_ours(config)
+    verl.refuse_length_bias(config)
     if importlib.util.find_spec("verl") is None:
         raise ConfigError(
             "engine = \"verl\" needs verl, Ray and vLLM: pip install 'crt-train[cluster]'."
@@ -164,7 +181,7 @@ def _mistakes(config: RunConfig, processes: int) -> list[tuple[bool, str]]:
             f'reference.mode = "fresh" cannot run {only}: a second model would have to be sampled '
             'in every step. Set reference.mode = "cached".',
         ),
-        (config.model.lora is not None, f"model.lora cannot run {only}: leave it out."),
+        *_lora_mistakes(config, only),
         (bool(config.trl), f"[trl] has no meaning {only}: use [verl], or leave it out."),
         (
             processes > 1,
@@ -179,5 +196,28 @@ def _mistakes(config: RunConfig, processes: int) -> list[tuple[bool, str]]:
             devices % cluster.tensor_parallel != 0,
             f"cluster.tensor_parallel = {cluster.tensor_parallel} does not divide the {devices} "
             "devices.",
+        ),
+    ]
+
+
+def _lora_mistakes(config: RunConfig, only: str) -> list[tuple[bool, str]]:
+    lora = config.model.lora
+    if lora is None:
+        return []
+    return [
+        (
+            lora.dropout > 0,
+            f"model.lora.dropout = {lora.dropout} cannot run {only}: verl 0.9.1 makes adapters "
+            "without dropout. Set it to 0.",
+        ),
+        (
+            not lora.alpha.is_integer(),
+            f"model.lora.alpha = {lora.alpha} cannot run {only}: verl 0.9.1 takes whole numbers.",
+        ),
+        (
+            isinstance(config.method, TwoStage) and config.optim.kl > 0,
+            f"model.lora with optim.kl = {config.optim.kl} cannot run two stages {only}: verl's "
+            "KL is to the base without the adapter, Stage II's is to its own start. Set "
+            "optim.kl = 0.",
         ),
     ]

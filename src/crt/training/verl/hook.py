@@ -49,7 +49,7 @@ class Decided:
     """A step's advantages in the order of verl's rows, and what was decided."""
 
     advantages: list[float]
-    silent: list[bool]  # rows of a problem that has no signal
+    masked: list[bool]  # rows without a gradient: of a problem without a signal, or muted
     step: Step
 
 
@@ -75,12 +75,14 @@ def decided(
     values, step, after = decide(
         objective, [row.rollout for row in ordered], lambda _: reference, estimator, truncated_as
     )
-    advantages, silent = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+    advantages, masked = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for found, theirs in zip(whole.values(), values, strict=True):
-        advantages[found], silent[found] = theirs, not theirs.any()
+        advantages[found], masked[found] = theirs, not theirs.any()
+    if truncated_as == "mask":
+        masked |= [row is None or row.stop == "length" for row in rows]
     lost = tuple(name for name in places if name not in whole)
     told = Step(step.signal, (*step.left_out, *lost))
-    return Decided(advantages.tolist(), silent.tolist(), told), after
+    return Decided(advantages.tolist(), masked.tolist(), told), after
 
 
 def reference_columns(reference: Batch | None, problem_id: str) -> dict[str, list[int]]:

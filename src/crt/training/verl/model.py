@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crt.sampling.models import Dtype, LoadedModel, model_files
+from crt.sampling.models import Dtype, LoadedModel, base_of, model_files, model_folder
 
 
 def without_weights(
@@ -18,7 +18,8 @@ def without_weights(
 
     files = model_files(name, revision=revision, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(str(files.folder), **options)
+    body = model_folder(base_of(files.folder)) if files.adapter else files.folder
+    config = AutoConfig.from_pretrained(str(body), **options)
     chosen = config.dtype or torch.float32 if dtype == "auto" else getattr(torch, dtype)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(

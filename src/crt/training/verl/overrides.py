@@ -19,6 +19,7 @@ AGENT = "crt"
 AGENT_CLASS = "crt.training.verl.agent.PromptAgent"
 LOSS = {"token_mean": "token-mean", "sequence_mean": "seq-mean-token-mean"}
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+CORRECTION = "algorithm.rollout_correction"
 TOKENS_AT_ONCE = 16384  # of all responses in one pass of a device, where no number is given
 
 
@@ -30,6 +31,7 @@ class Model:
     dtype: str
     longest_prompt: int
     ends: tuple[int, ...] = ()  # tokens that end a response
+    adapter: Path | None = None  # on `folder`, to be trained on
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def training(
         usual(config, model)
         | common(config, model)
         | _update(config)
+        | _lora(config, model)
         | flat(config.verl)
         | _loop(config, folder, stage)
         | {"+crt.run": str(run), "+crt.stage": stage.number, "+crt.ends": list(model.ends)}
@@ -92,13 +95,17 @@ def usual(config: RunConfig, model: Model) -> Overrides:
         "actor_rollout_ref.rollout.gpu_memory_utilization": 0.6,
         "actor_rollout_ref.rollout.name": "vllm",
         "data.dataloader_num_workers": 0,
+        # Per token: a weight of the whole sequence would favour short responses.
+        f"{CORRECTION}.rollout_is": "token",
+        f"{CORRECTION}.rollout_is_threshold": 2.0,
     }
 
 
 def common(config: RunConfig, model: Model) -> Overrides:
     """Model and sampler, the same for policy and reference."""
-    sampler, cluster = config.sampling, config.cluster
+    sampler, validation, cluster = config.sampling, config.validation, config.cluster
     rollout = "actor_rollout_ref.rollout"
+    temperature, top_p = validation.temperature, validation.top_p
     return {
         "actor_rollout_ref.model.path": str(model.folder),
         "actor_rollout_ref.model.trust_remote_code": config.model.trust_remote_code,
@@ -111,15 +118,23 @@ def common(config: RunConfig, model: Model) -> Overrides:
         f"{rollout}.top_p": sampler.top_p,
         f"{rollout}.top_k": -1,
         f"{rollout}.seed": config.seed,
-        f"{rollout}.max_model_len": model.longest_prompt + sampler.max_tokens,
+        f"{rollout}.max_model_len": model.longest_prompt + longest_response(config),
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.val_kwargs.do_sample": True,
-        f"{rollout}.val_kwargs.n": config.validation.rollouts,
-        f"{rollout}.val_kwargs.temperature": sampler.temperature,
-        f"{rollout}.val_kwargs.top_p": sampler.top_p,
+        f"{rollout}.val_kwargs.n": validation.rollouts,
+        f"{rollout}.val_kwargs.temperature": (
+            sampler.temperature if temperature is None else temperature
+        ),
+        f"{rollout}.val_kwargs.top_p": sampler.top_p if top_p is None else top_p,
         "data.max_prompt_length": model.longest_prompt,
-        "data.max_response_length": sampler.max_tokens,
+        "data.max_response_length": longest_response(config),
     } | _precision(model.dtype)
+
+
+def longest_response(config: RunConfig) -> int:
+    """The largest cap of training, reference and validation; the data files hold each row's own."""
+    caps = (config.sampling.max_tokens, config.reference.max_tokens, config.validation.max_tokens)
+    return max(cap for cap in caps if cap is not None)
 
 
 def _precision(dtype: str) -> Overrides:
@@ -149,7 +164,8 @@ def _update(config: RunConfig) -> Overrides:
         f"{actor}.loss_agg_mode": LOSS[optim.loss],
         f"{actor}.use_kl_loss": optim.kl > 0,
         f"{actor}.kl_loss_coef": optim.kl,
-        f"{actor}.kl_loss_type": "low_var_kl",
+        # The value of k3 with the gradient of k2, which is that of the KL; k3's own is not.
+        f"{actor}.kl_loss_type": "low_var_kl+",
         f"{actor}.optim.lr": optim.learning_rate,
         f"{actor}.optim.weight_decay": optim.weight_decay,
         f"{actor}.optim.lr_warmup_steps": optim.warmup_steps,
@@ -159,6 +175,24 @@ def _update(config: RunConfig) -> Overrides:
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
         f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
     } | _micro_batch(config)
+
+
+def _lora(config: RunConfig, model: Model) -> Overrides:
+    """An adapter in place of all weights; the servers hold the base and are sent the adapter."""
+    lora = config.model.lora
+    if lora is None:
+        return {}
+    part, checkpoint = "actor_rollout_ref.model", "actor_rollout_ref.actor.checkpoint"
+    return {
+        f"{part}.lora_rank": lora.rank,
+        f"{part}.lora_alpha": int(lora.alpha),
+        f"{part}.target_modules": lora.targets,
+        f"{part}.lora_adapter_path": str(model.adapter) if model.adapter else None,
+        "actor_rollout_ref.rollout.load_format": "safetensors",
+        # verl would write an adapter's weights under names that no library reads
+        f"{checkpoint}.save_contents": ["model", "optimizer", "extra"],
+        f"+{checkpoint}.save_lora_only": True,
+    }
 
 
 def _micro_batch(config: RunConfig) -> Overrides:
@@ -206,8 +240,32 @@ def refuse_ours(config: RunConfig) -> None:
     fixed = training(bare, Path("run"), Folder(Path("run")), stage, model)
     ours = {key.lstrip("+") for key in fixed} - set(usual(config, model))
     for name in flat(config.verl):
-        if name.lstrip("+") in ours or name.lstrip("+").startswith("crt."):
+        key = name.lstrip("+")
+        if key in ours or key.startswith(("crt.", "actor_rollout_ref.model.lora")):
             raise ConfigError(
                 f"[verl] {name} is set by the recipe's own sections, or fixed by the method: leave "
                 "it out."
             )
+
+
+def refuse_length_bias(config: RunConfig) -> None:
+    """Corrections that weigh or reject a response as a whole, and those that verl would ignore."""
+    given = {key.lstrip("+"): value for key, value in flat(config.verl).items()}
+    level = given.get(f"{CORRECTION}.rollout_is")
+    if level not in (None, "null", "token"):
+        raise ConfigError(
+            f"[verl] {CORRECTION}.rollout_is = {level!r} weighs a response by its length: use "
+            '"token", or "null" for no weights.'
+        )
+    rejection = given.get(f"{CORRECTION}.rollout_rs")
+    if "seq" in str(rejection):
+        raise ConfigError(
+            f"[verl] {CORRECTION}.rollout_rs = {rejection!r} rejects whole responses, the long "
+            'ones first: use "token_k1", "token_k2" or "token_k3", or leave it out.'
+        )
+    if given.get(f"{CORRECTION}.bypass_mode"):
+        raise ConfigError(
+            f"[verl] {CORRECTION}.bypass_mode = true takes the sampler's probabilities for the "
+            f"policy's own and skips the correction: leave it out, and use {CORRECTION}.rollout_is "
+            '= "token".'
+        )

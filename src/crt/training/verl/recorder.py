@@ -13,22 +13,23 @@ from crt.sampling.models import WORDS
 from crt.training.alarms import alarm
 from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.training.stage import Stage
-from crt.training.train import guard_of
-from crt.training.validation import against, figures
+from crt.training.validation import against, figures, guard_of
+from crt.training.verl.adapter import write_adapter
 from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Decided, Row, reference_of
 
-BESIDE = (
-    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+TOKENIZER = (
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
+    "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
+SETTINGS = ("config.json", "generation_config.json")
 FINISHED = "finished"  # verl's own files carry no sign that the run's checkpoint is there too
 KEPT = 2  # of verl's checkpoints
 FIGURES = {  # ours: verl's
     "loss": "actor/pg_loss",
     "grad_norm": "actor/grad_norm",
-    "kl": "actor/kl_loss",
-    "entropy": "actor/entropy",
+    "kl": "crt/kl",
+    "entropy": "crt/entropy",
     "learning_rate": "actor/lr",
     "weights_apart": "training/rollout_probs_diff_max",
 }
@@ -78,14 +79,24 @@ class ClusterRecorder:
         """The run's checkpoint, and then the sign that a resumed run may start from here."""
         number = self.stage.first + step
         if measured is not None:
-            model = folder / "actor" / "huggingface"
-            as_the_base(model, self.model, self.run.config.model.dtype)
-            files = [file for file in model.iterdir() if file.is_file()]
+            files = [file for file in self._model(folder / "actor").iterdir() if file.is_file()]
             record = {"stage": self.stage.number} | self._stands(measured)
             keep_checkpoint(self.run, number, files, record)
         write_json(folder / FINISHED, {"step": number})
         for old in finished(self.folder.saved)[:-KEPT]:
             shutil.rmtree(old)
+
+    def _model(self, saved: Path) -> Path:
+        """The policy of verl's checkpoint in Hugging Face's form: all weights, or the adapter."""
+        lora = self.run.config.model.lora
+        if lora is None:
+            model = saved / "huggingface"
+            as_the_base(model, self.model, self.run.config.model.dtype)
+            return model
+        adapter = saved / "adapter"
+        write_adapter(saved, adapter, self.model, lora)
+        copy_files(self.model, adapter, (*WORDS, *TOKENIZER))
+        return adapter
 
     def _stands(self, measured: Sequence[Row]) -> dict[str, Any]:
         """How the policy stands on the validation problems against the reference on the same."""
@@ -141,13 +152,18 @@ def as_the_base(saved: Path, base: Path, dtype: str) -> None:
     verl writes the tokenizer as its library loaded it, which may split words in another way, and
     names bfloat16 whatever the weights are.
     """
-    for name in (*WORDS, *BESIDE):
-        if (base / name).is_file():
-            shutil.copyfile(base / name, saved / name)
+    copy_files(base, saved, (*WORDS, *TOKENIZER, *SETTINGS))
     for code in base.glob("*.py"):
         shutil.copyfile(code, saved / code.name)
     if dtype != "auto":
         write_json(saved / "config.json", read_json(base / "config.json") | {"dtype": dtype})
+
+
+def copy_files(source: Path, target: Path, names: Sequence[str]) -> None:
+    """Those of these names that are there."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
 
 
 def finished(folder: Path) -> list[Path]:

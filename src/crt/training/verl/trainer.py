@@ -1,6 +1,7 @@
 """verl's synchronous trainer with our advantages: the whole batch decides, then one update."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -10,6 +11,10 @@ import torch
 import transfer_queue as tq  # pyright: ignore[reportMissingImports]
 from omegaconf import OmegaConf, open_dict  # pyright: ignore[reportMissingImports]
 from tensordict import TensorDict  # pyright: ignore[reportMissingImports]
+from verl.protocol import DataProto  # pyright: ignore[reportMissingImports]
+from verl.trainer.ppo.rollout_corr_helper import (  # pyright: ignore[reportMissingImports]
+    compute_rollout_correction_and_add_to_batch,
+)
 from verl.trainer.ppo.v1.trainer_sync import (  # pyright: ignore[reportMissingImports]
     PPOTrainerSync,
 )
@@ -18,11 +23,14 @@ from verl.workers.utils.padding import (  # pyright: ignore[reportMissingImports
     response_to_nested,
 )
 
+from crt.algorithm.step import logged_metrics, weight_by_length
 from crt.files import read_json, write_json
 from crt.run import Run
 from crt.training.verl.hook import REFERENCE, Decided, Row, decided
 from crt.training.verl.state import STATE_FILE, frozen, objective_from, restored, saved
 from crt.types import Verdict
+
+CORRECTED = ("response_mask", "old_log_probs", "rollout_log_probs")
 
 
 class Watch(Protocol):
@@ -68,9 +76,9 @@ class ClusterTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Those of the objective, in place of verl's estimators."""
-        fields = ["response_mask", "extra_info", "extra_fields"]
+        fields = ["extra_info", "extra_fields", "entropy", *CORRECTED]
         if self.use_reference_policy:
-            fields += ["ref_log_prob", "old_log_probs"]
+            fields.append("ref_log_prob")
         data = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
@@ -83,12 +91,14 @@ class ClusterTrainer(PPOTrainerSync):
             settings.optim.estimator,
             settings.grading.truncated,
         )
-        told = found.step.signal.row if found.step.signal else {}
-        metrics.update({f"crt/{k}": v for k, v in told.items() if isinstance(v, int | float)})
+        correction = self.config.algorithm.rollout_correction
+        trained, weights, measured = loss_fields(data, found, correction)
+        metrics.update(measured | trained_on(data, trained["response_mask"]))
+        found = with_weights(found, rows, weights)
+        if found.step.signal is not None:
+            metrics.update(logged_metrics(found.step.signal.row, self.stage))
         self.watch.on_graded(self.global_steps, rows, found)
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=_fields(data, found)
-        )
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=trained)
 
     def _rows(self, data: Any, padding: Sequence[bool]) -> list[Row | None]:
         """verl's batch as ours, with the reference as it was frozen."""
@@ -179,26 +189,56 @@ def row_of(info: Any, extra: Any) -> Row:
     )  # fmt: skip
 
 
-def _fields(data: Any, found: Decided) -> Any:
-    """Advantages for every token of a response.
+def loss_fields(
+    data: Any, found: Decided, correction: Any
+) -> tuple[Any, list[float] | None, dict[str, float]]:
+    """What verl's loss is given, each response's mean importance weight, and verl's figures of it.
 
-    A problem without a signal has no policy gradient, so it must carry no KL either: where the
-    reference's log-probabilities are the policy's own, the penalty and its gradient are 0.
+    The correction is verl's own (`algorithm.rollout_correction`): weights of the trainer's
+    probabilities against the sampler's, and tokens that it rejects. A masked row has no token in
+    the loss, so it carries neither policy gradient nor KL; verl's `loss_mask`, by which the loss
+    is divided, still counts its tokens, as TRL does.
     """
     nested = data["response_mask"]
-    lengths = nested.offsets().diff().tolist()
-    values = torch.nested.as_nested_tensor(
-        [
-            torch.full((length,), value, dtype=torch.float32)
-            for length, value in zip(lengths, found.advantages, strict=True)
-        ],
-        layout=torch.jagged,
-    )
-    fields = {"advantages": values, "returns": values}
+    padded = DataProto(batch=data.select(*CORRECTED).to_padded_tensor())
+    lengths = nested.offsets().diff()
+    corrected, measured = compute_rollout_correction_and_add_to_batch(padded, correction)
+    kept = corrected.batch["response_mask"]
+    masked = torch.tensor(found.masked)[:, None]
+    advantages = torch.tensor(found.advantages, dtype=torch.float32)[:, None].expand(kept.shape)
+    fields = {
+        "advantages": advantages,
+        "returns": advantages,
+        "response_mask": kept.masked_fill(masked, 0).to(nested.dtype),
+    }
+    weights = None
+    if "rollout_is_weights" in corrected.batch:
+        fields["rollout_is_weights"] = corrected.batch["rollout_is_weights"]
+        sums = (corrected.batch["rollout_is_weights"] * kept).sum(dim=-1)
+        weights = (sums / lengths.clamp(min=1)).tolist()
+    told = {name: response_to_nested(value, nested) for name, value in fields.items()}
+    return TensorDict(told, batch_size=len(found.masked)), weights, measured
+
+
+def trained_on(data: Any, mask: Any) -> dict[str, float]:
+    """Entropy, and k3 to the reference, per token that is trained on; nothing if there is none."""
+    kept = mask.values().bool()
+    if not kept.any():
+        return {}
+    figures = {"crt/entropy": data["entropy"].values()[kept].mean().item()}
     if "ref_log_prob" in data:
-        silent = torch.tensor(found.silent)[:, None]
-        ours, theirs = (
-            data[name].to_padded_tensor(0.0) for name in ("old_log_probs", "ref_log_prob")
-        )
-        fields["ref_log_prob"] = response_to_nested(torch.where(silent, ours, theirs), nested)
-    return TensorDict(fields, batch_size=len(lengths))
+        apart = (data["ref_log_prob"].values() - data["old_log_probs"].values())[kept]
+        figures["crt/kl"] = (apart.exp() - apart - 1).mean().item()
+    return figures
+
+
+def with_weights(
+    found: Decided, rows: Sequence[Row | None], weights: Sequence[float] | None
+) -> Decided:
+    """The step with how much responses of each length count; not those that verl added."""
+    if weights is None or found.step.signal is None:
+        return found
+    pairs = [(each, row.tokens) for row, each in zip(rows, weights, strict=True) if row is not None]
+    by_length = weight_by_length(*np.array(pairs, dtype=float).T)
+    row = found.step.signal.row | {"weight_by_length": by_length}
+    return replace(found, step=replace(found.step, signal=replace(found.step.signal, row=row)))
