@@ -139,13 +139,22 @@ def test_an_adapter_reaches_a_colocated_engine(environment, tmp_path):
     assert_adapter_arrived(adapter)
 
 
-@pytest.mark.parametrize("lora", [(), LORA], ids=["whole", "adapter"])
-def test_two_sharded_processes_and_a_server(environment, address, tmp_path, lora):
-    """One of them talks to the server, for both; 7 problems are not equally many for each."""
+@pytest.mark.parametrize(
+    ("mode", "lora"),
+    [("colocate", ()), ("server", ()), ("server", LORA)],
+    ids=["colocated", "server", "server-adapter"],
+)
+def test_two_sharded_processes(environment, request, tmp_path, mode, lora):
+    """Each has an engine, or one of them talks to the server for both.
+
+    7 problems are not equally many for each, and the server refuses several greedy samples.
+    """
     sharded = Trained(tmp_path, environment)
-    words = (*SERVER, f"trl.vllm_server_base_url={address}", *SHARDED, *GREEDY, *lora)
+    words = (*SHARDED, *GREEDY, *lora)
+    if mode == "server":
+        words += (*SERVER, f"trl.vllm_server_base_url={request.getfixturevalue('address')}")
     told = sharded.go_on(*words, processes=2, SHARDED="1")
-    assert "held as 2 DTensor torch.float32" in told
+    assert "held as FSDP2, DTensor, torch.float32" in told
     assert len(sharded.run.steps) == len(sharded.apart()) == 6
     assert max(sharded.apart()) < ROUNDING
     if lora:

@@ -30,19 +30,17 @@ _train = CRTTrainer.train
 
 
 def train(self, *args, **kwargs):
-    """Says at the end how the model was held, for the test to read."""
+    """One process says at the end how the model is held, for the test to read."""
     try:
         return _train(self, *args, **kwargs)
     finally:
         weights = list(self.model.parameters())
+        how = f"FSDP{self._dist.fsdp_version}, {type(weights[0]).__name__}"
         if self.is_deepspeed_enabled:
-            whole = all(weight.numel() for weight in weights)
-            how = (
-                f"ZeRO-{self.deepspeed.zero_optimization_stage()}, {'whole' if whole else 'shards'}"
-            )
-        else:
-            how = f"FSDP{self._dist.fsdp_version}, {type(weights[0]).__name__}"
-        print(f"held as {how}, {weights[0].dtype}")
+            held = "whole" if all(weight.numel() for weight in weights) else "shards"
+            how = f"ZeRO-{self.deepspeed.zero_optimization_stage()}, {held}"
+        if self.accelerator.is_main_process:
+            print(f"held as {how}, {weights[0].dtype}")
 
 
 CRTTrainer.train = train
