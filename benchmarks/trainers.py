@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crt.training.quiet import quiet
+from crt.processes import silence_libraries
 
-quiet()
+silence_libraries()
 
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crt.algorithm.batch import Batch
 from crt.algorithm.guard import paired_gap, slack_of
-from crt.algorithm.two_stage import Candidate, shortest_feasible
+from crt.algorithm.two_stage import Candidate, next_to_confirm, shortest_feasible
 
 Array = NDArray[np.float64]
 
@@ -49,6 +49,7 @@ PLANS = (
     Plan(160, 8, 1, 4, 8),
     Plan(200, 8, 2, 6, 4),  # the demo's
     Plan(128, 16, 2, 6, 16),  # the default
+    Plan(1000, 16, 8, 6, 16),  # the paper's recipes
 )
 
 
@@ -68,9 +69,9 @@ def shifts(rng: np.random.Generator, gaps: Array) -> Array:
 
 
 def candidate(step: int, batch: Batch, reference: Batch) -> Candidate:
-    """A checkpoint as a run's records have it, judged with `slack = "auto"`."""
+    """A checkpoint as a run's records have it, judged with the least slack, one point."""
     gap = paired_gap(batch, reference)
-    margin = slack_of("auto", gap.standard_error) - gap.mean
+    margin = slack_of("auto", 0.0) - gap.mean
     return Candidate(step, batch.accuracy, LENGTHS[step], margin, gap.standard_error)
 
 
@@ -85,7 +86,7 @@ def chosen(rng: np.random.Generator, plan: Plan, shift: Array) -> tuple[Candidat
     }
     final: dict[int, Candidate] = {}
     for _ in range(plan.finalists):
-        best = shortest_feasible(list(found.values())).step
+        best = next_to_confirm(list(found.values()), final, "feasible").step
         if best in final:
             break
         batch = drawn(rng, truth[best], plan.final_rollouts)

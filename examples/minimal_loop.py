@@ -87,7 +87,7 @@ def sample(model, tokenizer, problems, args) -> tuple[crt.Batch, torch.Tensor, t
     ]
     owners = [problem for problem in problems for _ in range(args.group_size)]
     correct = [
-        crt.grade(text, problem) is crt.Verdict.CORRECT and bool(done)
+        crt.grade_response(text, problem) is crt.Verdict.CORRECT and bool(done)
         for text, problem, done in zip(texts, owners, finished, strict=True)
     ]
     shape = (len(problems), args.group_size)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from crt.algorithm.step import Signal, signal
     from crt.algorithm.two_stage import Saturation
     from crt.config import RunConfig
+    from crt.data.datasets import load_problems
     from crt.errors import ConfigError, CrtError, DataError, EngineError, GradingError
+    from crt.grading.grader import grade_response
     from crt.recipes import load_recipe
     from crt.training.trl.trainer import CRTTrainer
     from crt.types import Problem, Rollout, Verdict
@@ -68,6 +70,8 @@ _HOME = {
     "crt.algorithm.step": ("Signal", "signal"),
     "crt.training.trl.trainer": ("CRTTrainer",),
     "crt.errors": ("ConfigError", "CrtError", "DataError", "EngineError", "GradingError"),
+    "crt.data.datasets": ("load_problems",),
+    "crt.grading.grader": ("grade_response",),
     "crt.recipes": ("load_recipe",),
     "crt.types": ("Problem", "Rollout", "Verdict"),
 }
@@ -103,6 +107,8 @@ __all__ = [
     "aes",
     "batch_of",
     "bootstrap",
+    "grade_response",
+    "load_problems",
     "load_recipe",
     "mean_interval",
     "non_inferiority",

@@ -1,9 +1,12 @@
-"""Processes that end as they should: signals for a while, children that do not outlive us."""
+"""This process and its children: signals, an end that is shared, libraries that keep quiet."""
 
 import ctypes
+import logging
+import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,3 +33,16 @@ def ends_with_parent(number: signal.Signals) -> Callable[[], object] | None:
         return None
     prctl = ctypes.CDLL(None).prctl  # looked up here: after the fork nothing may be loaded
     return lambda: prctl(DEATH_SIGNAL, number)
+
+
+def silence_libraries() -> None:
+    """Turns off the libraries' own bars and notes, before TRL and transformers are loaded."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()

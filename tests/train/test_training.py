@@ -18,7 +18,7 @@ from crt.run import Run
 from crt.training import train as stages
 from crt.training.context import RunContext
 from crt.training.launch import recommendation
-from crt.training.validation import FINAL_DRAW, RULES, chosen, confirmed
+from crt.training.validation import FINAL_DRAW, confirm, graded
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +125,11 @@ def test_checkpoints_are_measured_at_the_temperature_of_use(tiny, tmp_path):
 
 
 def test_only_what_could_be_graded_can_be_chosen():
-    graded = {"accuracy": 0.5, "tokens": 9.0, "margin": 0.0, "standard_error": 0.01}
+    known = {"accuracy": 0.5, "tokens": 9.0, "margin": 0.0, "standard_error": 0.01}
     lost = dict.fromkeys(("accuracy", "tokens", "margin"))
-    assert chosen({2: lost, 4: graded}, RULES["feasible"]).step == 4
+    assert [c.step for c in graded({2: lost, 4: known})] == [4]
     with pytest.raises(GradingError, match="none of 1 checkpoints could be graded"):
-        chosen({2: lost}, RULES["feasible"])
+        graded({2: lost})
 
 
 def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasible(
@@ -146,11 +146,11 @@ def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasibl
     asked = []
 
     def noted(run, context, floor, rule="feasible"):
-        best = confirmed(run, context, floor, rule)
+        best = confirm(run, context, floor, rule)
         asked.append((rule, best.step))
         return best
 
-    monkeypatch.setattr(stages, "confirmed", noted)
+    monkeypatch.setattr(stages, "confirm", noted)
     monkeypatch.setattr(stages, "stage_of", MagicMock())
     monkeypatch.setattr(stages, "against", MagicMock())
     stages.train(made, MagicMock(), lambda *_: None, lambda _: None)

@@ -1,6 +1,6 @@
 """Two stages: when Stage I is over, where Stage II starts, and what a run hands over."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -134,6 +134,17 @@ def shortest_plausible(candidates: Sequence[Candidate]) -> Candidate:
         raise ValueError("There is no checkpoint to choose from.")
     plausible = [candidate for candidate in candidates if candidate.plausible]
     return _shortest(plausible) if plausible else max(candidates, key=lambda c: (c.margin, -c.step))
+
+
+def next_to_confirm(
+    candidates: Sequence[Candidate], confirmed: Container[int], rule: Start
+) -> Candidate:
+    """The one to hand over unless a finer measurement speaks against it.
+
+    `confirmed` are the steps that were measured again; those of them that failed `rule` are out.
+    """
+    left = [c for c in candidates if c.step not in confirmed or getattr(c, rule)]
+    return shortest_plausible(left or candidates)
 
 
 def _shortest(candidates: Sequence[Candidate]) -> Candidate:

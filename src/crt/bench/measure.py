@@ -57,9 +57,9 @@ def plan_for(config: RunConfig, model: str) -> Plan:
 
 def main(folder: str, name: str) -> int:
     """One run by its name, or `base-seedN`."""
-    from crt.training.quiet import quiet
+    from crt.processes import silence_libraries
 
-    quiet()
+    silence_libraries()
     comparison = opened(Path(folder))
     seeds = {comparison.base(seed).name: seed for seed in comparison.seeds}
     if name in seeds:

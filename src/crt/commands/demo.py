@@ -32,11 +32,11 @@ def run(args: argparse.Namespace) -> int:
 
         return show(args.seed)
     from crt.commands.train import finish
+    from crt.processes import silence_libraries
     from crt.recipes import load_recipe
     from crt.run import Run
-    from crt.training.quiet import quiet
 
-    quiet()
+    silence_libraries()
     from crt.training.launch import start_run
 
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")

@@ -27,15 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains to the end; 143 when the process was asked to end and everything is saved."""
     from crt.errors import ConfigError
+    from crt.processes import silence_libraries
     from crt.recipes import load_recipe
     from crt.run import Run
-    from crt.training.quiet import quiet
 
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give a recipe for a new run, or --resume RUN to go on with one.")
     if args.resume and (args.overrides or args.engine):
         raise ConfigError("--set and --engine change a recipe; a run goes on as it was begun.")
-    quiet()
+    silence_libraries()
     from crt.training.launch import start_run, verl_command
 
     if args.resume:

@@ -179,6 +179,11 @@ def load(
     return Loaded(name, tuple(problems), origin, len(faults), tuple(faults[:FAULTS_KEPT]))
 
 
+def load_problems(name: str, **options: Any) -> list[Problem]:
+    """The problems alone, for a script; `load` also says where they are from."""
+    return list(load(name, **options).problems)
+
+
 def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> Loaded:
     """Several sets as one, in order: `["gsm8k", "math"]` is the paper's training data."""
     parts = [load(name, None if names_split(name) else split, **options) for name in names]

@@ -220,6 +220,11 @@ def grade(text: str, answer: str, **settings: Any) -> Grade:
     return _shared_grader().grade(text, answer, **settings)
 
 
+def grade_response(text: str, problem: Problem, thinking_opened: bool = False) -> Verdict:
+    """What the shared grader says of one response to a problem."""
+    return _shared_grader().grade_problem(text, problem, thinking_opened).verdict
+
+
 @cache
 def _shared_grader() -> Grader:
     grader = Grader()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from crt.errors import EngineError
 from crt.files import checked_sum
+from crt.processes import silence_libraries
 from crt.sampling.gguf import gguf_folder
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ def with_weights(
 ) -> LoadedModel:
     """The same, with the weights in memory."""
     import torch
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # ours is the only one
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     model = _weights(files.folder, dtype, options)
     _check_sizes(files, model)
@@ -92,6 +91,7 @@ def model_files(
     """Tokenizer, configuration and hash, found, fetched if need be, and checked."""
     from transformers import AutoConfig
 
+    silence_libraries()
     folder = model_folder(name, revision)
     found = weights_hash(folder)
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}

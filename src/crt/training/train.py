@@ -8,7 +8,7 @@ from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Reference
 from crt.training.stage import Stage, stage_of
-from crt.training.validation import Floor, against, confirmed, guard_of
+from crt.training.validation import Floor, against, confirm, guard_of
 
 Show = Callable[[dict[str, Any]], None]
 Fit = Callable[[Run, RunContext, Stage, Reference, Floor, Show], None]
@@ -24,9 +24,9 @@ def train(run: Run, context: RunContext, fit: Fit, show: Show) -> None:
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
             fit(run, context, stage_of(run), reference, floor, show)
-            best = confirmed(run, context, floor, run.config.method.start)
+            best = confirm(run, context, floor, run.config.method.start)
             run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
         reference = context.reference(context.load(stage_of(run).start))  # π_ref^(I)
     fit(run, context, stage_of(run), reference, floor, show)
-    best = confirmed(run, context, floor)
+    best = confirm(run, context, floor)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)

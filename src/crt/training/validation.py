@@ -13,6 +13,7 @@ from crt.algorithm.two_stage import (
     TwoStage,
     candidates_of,
     is_feasible,
+    next_to_confirm,
     shortest_feasible,
     shortest_plausible,
 )
@@ -79,7 +80,7 @@ Choose = Callable[[Sequence[Candidate]], Candidate]
 RULES: dict[Start, Choose] = {"feasible": shortest_feasible, "plausible": shortest_plausible}
 
 
-def confirmed(run: Run, context: RunContext, floor: Floor, rule: Start = "feasible") -> Candidate:
+def confirm(run: Run, context: RunContext, floor: Floor, rule: Start = "feasible") -> Candidate:
     """The shortest feasible checkpoint, measured again with `validation.final_rollouts`.
 
     The shortest of many that seem feasible is often one that was lucky. So the one in question is
@@ -87,28 +88,23 @@ def confirmed(run: Run, context: RunContext, floor: Floor, rule: Start = "feasib
     """
     settings, choose = run.config.validation, RULES[rule]
     if not settings.final_rollouts:
-        return chosen(run.checkpoints, choose)
+        return choose(graded(run.checkpoints))
     stage = stage_of(run).number
     while _measured_after(run, stage) < settings.finalists:
-        step = chosen(still_in_question(run.checkpoints, rule), shortest_plausible).step
-        if run.checkpoints[step].get("final"):
+        records = run.checkpoints
+        confirmed = {step for step, record in records.items() if record.get("final")}
+        step = next_to_confirm(graded(records), confirmed, rule).step
+        if step in confirmed:
             break
         if is_sound(run, context, step):
             measure_again(run, context, step, floor, stage)
     final = {step: record for step, record in run.checkpoints.items() if record.get("final")}
-    return chosen(final, choose)
+    return choose(graded(final))
 
 
 def _measured_after(run: Run, stage: int) -> int:
     """Checkpoints measured again at the end of this stage, by this process or one before it."""
     return sum(record.get("final") == stage for record in run.checkpoints.values())
-
-
-def still_in_question(records: dict[int, dict[str, Any]], rule: Start) -> dict[int, dict[str, Any]]:
-    """Checkpoints without those whose final measurement failed the rule; all if none is left."""
-    passed = {c.step for c in candidates_of(records) if getattr(c, rule)}
-    left = {step: r for step, r in records.items() if step in passed or not r.get("final")}
-    return left or records
 
 
 def is_sound(run: Run, context: RunContext, step: int) -> bool:
@@ -146,15 +142,15 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage:
     context.ranks.wait()
 
 
-def chosen(records: dict[int, dict[str, Any]], choose: Choose) -> Candidate:
-    """The checkpoint to choose by these records, step → record."""
+def graded(records: dict[int, dict[str, Any]]) -> list[Candidate]:
+    """The checkpoints of these records, step → record, that could be graded."""
     candidates = candidates_of(records)
     if not candidates:
         raise GradingError(
             f"none of {len(records)} checkpoints could be graded on the validation problems, so "
             "none can be chosen: look at the grader's settings and at the rollouts."
         )
-    return choose(candidates)
+    return candidates
 
 
 def guard_of(method: Method) -> Shorten:
