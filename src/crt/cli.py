@@ -20,7 +20,6 @@ VERBS = {
     "export": "write one level as a model folder with its card",
     "report": "one page, and figures for print, from runs and evaluations",
     "ask": "ask the pocket model, or another, one question",
-    "pocket": "make the pocket model again, or measure it",
     "data": "list, load and check data sets",
     "grade": "grade responses against answers",
 }

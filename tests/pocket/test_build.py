@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from crt.errors import ConfigError
-from crt.pocket import build, model, polish, rollouts, supervised
-from crt.pocket.build import Clock, Plan, Stopped
-from crt.pocket.muon import orthogonalised
-from crt.pocket.rollouts import Graded
 from crt.types import Problem
+from tools.pocket import build, model, polish, rollouts, supervised
+from tools.pocket.build import Clock, Plan, Stopped
+from tools.pocket.muon import orthogonalised
+from tools.pocket.rollouts import Graded
 
 PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.pocket.measure import Figures, best, check, envelope, max_accuracy, spread, style_of
+from tools.pocket.measure import Figures, best, check, envelope, max_accuracy, spread, style_of
 
 EVEN = dict.fromkeys((1, 2, 3, 4), 0.25)
 

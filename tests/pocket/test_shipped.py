@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from crt.pocket import path
-from crt.pocket.build import FIGURES, HASHES, hashes
-from crt.pocket.card import render
 from crt.pocket.load import load
-from crt.pocket.measure import mean
 from crt.pocket.problems import problems
-from crt.pocket.rollouts import rollouts
+from tools.pocket.build import FIGURES, HASHES, hashes
+from tools.pocket.card import render
+from tools.pocket.measure import mean
+from tools.pocket.rollouts import rollouts
 
 FIGURE = json.loads((path() / FIGURES).read_text())
 

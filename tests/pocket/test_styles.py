@@ -6,8 +6,8 @@ import re
 import pytest
 
 from crt.pocket.problems import LEVELS, Exercise, exercise
-from crt.pocket.rollouts import is_right
-from crt.pocket.styles import FIRST_WORD, STYLES, answer
+from tools.pocket.rollouts import is_right
+from tools.pocket.styles import FIRST_WORD, STYLES, answer
 
 EQUATION = re.compile(r"(\d+(?: [-+×] \d+)+) = (\d+)")
 RUNNING = re.compile(r"= (\d+), so (\d+)\.")

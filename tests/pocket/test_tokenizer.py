@@ -8,8 +8,8 @@ from transformers import AutoTokenizer
 from crt.data.prompts import PromptSettings, prepare, render
 from crt.pocket import path
 from crt.pocket.problems import exercise, problem
-from crt.pocket.styles import STYLES, answer
 from crt.pocket.tokenizer import INSTRUCTION, prompt
+from tools.pocket.styles import STYLES, answer
 
 
 @pytest.fixture(scope="module")

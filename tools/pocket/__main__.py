@@ -1,8 +1,12 @@
-"""crt pocket: build the miniature reasoner again, measure it, read its card."""
+"""python -m tools.pocket: build the miniature reasoner again, measure it, read its card."""
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from crt.errors import CrtError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
 def build(args: argparse.Namespace) -> int:
     """Builds, and says how to go on if the time was too short."""
     from crt.errors import ConfigError
-    from crt.pocket.build import Clock, Plan, Stopped
-    from crt.pocket.build import build as make
+    from tools.pocket.build import Clock, Plan, Stopped
+    from tools.pocket.build import build as make
 
     settings = {
         name: value
@@ -59,9 +63,10 @@ def build(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """Prints the table of styles."""
-    from crt.pocket import card, path
+    from crt.pocket import path
     from crt.pocket.load import load
-    from crt.pocket.measure import measure as measured
+    from tools.pocket import card
+    from tools.pocket.measure import measure as measured
 
     model, tokenizer = load(args.model or path())
     table = measured(model, tokenizer, args.problems, args.copies, args.seed)
@@ -77,6 +82,23 @@ def card(args: argparse.Namespace) -> int:
 
     file = (args.model or path()) / "README.md"
     if not file.is_file():
-        raise DataError(f"{file.parent} has no model card: build one with crt pocket build")
+        raise DataError(
+            f"{file.parent} has no model card: build one with python -m tools.pocket build"
+        )
     print(file.read_text())
     return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """As `crt` itself: what a user did wrong is one sentence and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m tools.pocket", description=__doc__)
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(words))
+    except CrtError as error:
+        print(f"tools.pocket: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

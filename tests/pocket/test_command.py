@@ -1,13 +1,14 @@
-"""crt pocket: build in sittings, measure, read the card."""
+"""python -m tools.pocket: build in sittings, measure, read the card."""
 
 import argparse
 import json
 
 import pytest
 
-from crt.commands import pocket
 from crt.errors import ConfigError, DataError
-from crt.pocket import path, supervised
+from crt.pocket import path
+from tools.pocket import __main__ as pocket
+from tools.pocket import supervised
 
 
 def asked(*words: str) -> argparse.Namespace:

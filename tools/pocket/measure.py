@@ -10,8 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.algorithm.metrics import zip_ratio
 from crt.pocket.problems import LEVELS, level_of, problems
-from crt.pocket.rollouts import Graded, rollouts
-from crt.pocket.styles import FIRST_WORD, STYLES
+from tools.pocket.rollouts import Graded, rollouts
+from tools.pocket.styles import FIRST_WORD, STYLES
 
 AT_ONCE = 64  # problems in one batch
 CHECKED = 256  # problems of a check that the shipped model is as measured

@@ -8,8 +8,8 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket.problems import exercises, problem
-from crt.pocket.rollouts import Graded, rollouts
-from crt.pocket.supervised import (
+from tools.pocket.rollouts import Graded, rollouts
+from tools.pocket.supervised import (
     FINAL,
     after,
     backward,

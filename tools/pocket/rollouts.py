@@ -8,9 +8,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.pocket import tokenizer as vocabulary
-from crt.pocket.model import CAP
 from crt.sampling.hf import Sample, sample
 from crt.types import Problem
+from tools.pocket.model import CAP
 
 BOX = re.compile(r"\\boxed\{(\d+)\}")
 

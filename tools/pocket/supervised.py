@@ -10,9 +10,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket import tokenizer as vocabulary
-from crt.pocket.muon import Muon
 from crt.pocket.problems import exercises, problem
-from crt.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
+from tools.pocket.muon import Muon
+from tools.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.

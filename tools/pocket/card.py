@@ -49,7 +49,7 @@ shortest such mixture is taken.
 
 ## Made by
 
-`crt pocket build --seed {made_seed} --supervised {supervised} --polish {polish}`
+`python -m tools.pocket build --seed {made_seed} --supervised {supervised} --polish {polish}`
 
 {supervised} supervised steps of 64 worked answers, then {polish} steps of reinforcement learning
 for accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the last bits

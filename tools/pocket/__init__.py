@@ -1,0 +1,1 @@
+"""How the pocket models are made; run from the root of a clone, not part of the package."""
