@@ -24,8 +24,7 @@ from trl.kernels import ChunkedLogProbFunction
 from crt.data.datasets import load
 from crt.data.prompts import PromptSettings, prepare, render
 from crt.sampling import hf as sampler
-from crt.sampling.denormals import denormals_flushed
-from crt.sampling.hf import Sample, left_padded
+from crt.sampling.hf import Sample, denormals_flushed, left_padded
 from crt.sampling.models import load_model
 from crt.training.trl.logprobs import logprobs_and_entropies
 from crt.training.trl.micro_batches import left_aligned

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from crt.errors import EngineError
-from crt.sampling.token_choice import draw, nucleus
+from crt.sampling.hf import draw_tokens, keep_top_p
 
 FinishReason = Literal["stop", "length", "cancelled"]
 
@@ -203,9 +203,11 @@ def sample_tokens(logits: Tensor, generations: Sequence[Generation]) -> Tensor:
         probability = torch.softmax(logits[rows] / temperature[:, None], -1)
         if min(g.top_p for g in sampled) < 1:  # a top-p of 1 must not lose its tail to rounding
             top_p = [g.top_p if g.top_p < 1 else 2.0 for g in sampled]
-            probability = nucleus(probability, torch.tensor(top_p, device=logits.device)[:, None])
+            probability = keep_top_p(
+                probability, torch.tensor(top_p, device=logits.device)[:, None]
+            )
         uniform = torch.tensor([g.rng.random() for g in sampled], device=logits.device)
-        token_ids[rows] = draw(probability, uniform)
+        token_ids[rows] = draw_tokens(probability, uniform)
     return token_ids
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crt.sampling.attention import inside, is_plain
+from crt.sampling.kv_cache import has_plain_attention, unwrap_model
 from crt.training.trl.prefix_tree import forward, tree_of
 
 FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms and gradients
@@ -20,7 +20,7 @@ FEW_LOGITS = 2**26  # a quarter of a gigabyte, and as much each for logarithms a
 
 def fits(model: Any, positions: int) -> bool:
     """Whether whole logits of so many positions are the better way."""
-    model = inside(model)
+    model = unwrap_model(model)
     vocabulary = model.config.get_text_config(decoder=True).vocab_size
     return (
         model.device.type == "cpu"
@@ -31,11 +31,13 @@ def fits(model: Any, positions: int) -> bool:
 
 def shares(model: Any, positions: int) -> bool:
     """Whether moreover what rows have in common is computed once."""
-    plain = inside(model)
+    plain = unwrap_model(model)
     config = plain.config.get_text_config(decoder=True)
     checkpointing = getattr(plain, "is_gradient_checkpointing", False)  # it attends once more later
     dropout = plain.training and any("drop" in name and each for name, each in vars(config).items())
-    return fits(model, positions) and is_plain(plain) and not checkpointing and not dropout
+    return (
+        fits(model, positions) and has_plain_attention(plain) and not checkpointing and not dropout
+    )
 
 
 def logprobs_and_entropies(

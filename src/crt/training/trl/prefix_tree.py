@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.sampling.attention import inside, replaced
+from crt.sampling.kv_cache import attention_replaced, unwrap_model
 
 NAME = "crt_tree"
 
@@ -186,7 +186,7 @@ def forward(model: Any, tree: Tree, asked: Tensor) -> Tensor:
     """Logits (n, vocabulary) after the nodes that are asked, by the model's own forward."""
     token = _parts.set(parts_of(tree))
     try:
-        with replaced(inside(model), NAME):
+        with attention_replaced(unwrap_model(model), NAME):
             said = model(
                 input_ids=tree.token[None],
                 position_ids=tree.depth[None],

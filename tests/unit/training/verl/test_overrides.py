@@ -23,7 +23,7 @@ from crt.training.verl.overrides import (
 from crt.training.verl.words import flat, words, written
 
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
-RECIPES = Path(__file__).parents[3] / "recipes"
+RECIPES = Path(__file__).parents[4] / "recipes"
 
 
 def config(**changes):

@@ -4,15 +4,24 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small import END, WORDS, gpt2, latent, lively, llama, qwen, qwen3, seeded, sliding
 from transformers import PreTrainedModel
 
 from crt.errors import EngineError
-from crt.sampling import kv_cache as shared_prompt
-from crt.sampling import reading
-from crt.sampling.attention import is_plain
-from crt.sampling.hf import Sample, parted, sample
-from crt.sampling.kv_cache import seats_of
+from crt.sampling import kv_cache
+from crt.sampling.hf import Sample, sample, split_rows
+from crt.sampling.kv_cache import cache_layers, has_plain_attention, row_layout
+from tests.support.small_models import (
+    END,
+    WORDS,
+    gpt2,
+    latent,
+    lively,
+    llama,
+    qwen,
+    qwen3,
+    seeded,
+    sliding,
+)
 
 PROMPTS = [[3, 4, 5, 6, 7], [8], [9, 2, 5]]
 MAKERS = [qwen, qwen3, sliding, llama, gpt2, latent]
@@ -33,7 +42,7 @@ def own_logprobs(model: PreTrainedModel, prompt: list[int], said: Sample, temper
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_are_the_models_own(maker, temperature, monkeypatch):
-    monkeypatch.setattr(shared_prompt, "BLOCK", 4)  # so that rollouts fill several
+    monkeypatch.setattr(kv_cache, "BLOCK", 4)  # so that rollouts fill several
     model = lively(maker)
     groups = sample(model, PROMPTS, 6, 20, [END], generator=seeded(), temperature=temperature)
     lengths = {len(said.tokens) for group in groups for said in group}
@@ -94,25 +103,25 @@ def test_what_rollouts_have_in_common_is_computed_once(share, temperature):
 def test_rows_part_where_rollouts_do_and_stand_together():
     # Five rollouts in rows 0, 0, 2, 2, 3 say 7, 8, 5, 5, 6: nobody goes on from row 1.
     row, token = torch.tensor([0, 0, 2, 2, 3]), torch.tensor([7, 8, 5, 5, 6])
-    parting = parted(row, token)
-    assert parting.origin.tolist() == [0, 0, 2, 3]
-    assert parting.token.tolist() == [7, 8, 5, 6]
-    assert parting.row.tolist() == [0, 1, 2, 2, 3]
-    assert (parting.source.tolist(), parting.target.tolist()) == ([0], [1])
+    split = split_rows(row, token)
+    assert split.origin.tolist() == [0, 0, 2, 3]
+    assert split.token.tolist() == [7, 8, 5, 6]
+    assert split.row.tolist() == [0, 1, 2, 2, 3]
+    assert (split.source.tolist(), split.target.tolist()) == ([0], [1])
 
 
 def test_rows_from_the_end_take_the_places_of_those_that_are_over():
     # Rollouts go on in rows 1, 3 and 4 only: rows 3 and 4 come to places 0 and 2.
-    parting = parted(torch.tensor([1, 3, 4]), torch.tensor([9, 9, 9]))
-    assert parting.origin.tolist() == [3, 1, 4]
-    assert parting.row.tolist() == [1, 0, 2]
-    assert (parting.source.tolist(), parting.target.tolist()) == ([3, 4], [0, 2])
+    split = split_rows(torch.tensor([1, 3, 4]), torch.tensor([9, 9, 9]))
+    assert split.origin.tolist() == [3, 1, 4]
+    assert split.row.tolist() == [1, 0, 2]
+    assert (split.source.tolist(), split.target.tolist()) == ([3, 4], [0, 2])
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_shared_prompt_changes_nothing(maker):
     model = lively(maker)
-    assert is_plain(model) == (maker not in (sliding, latent))
+    assert has_plain_attention(model) == (maker not in (sliding, latent))
     apart = sample(model, PROMPTS, 8, 20, [END], generator=seeded(), share_prompts=False)
     shared = sample(model, PROMPTS, 8, 20, [END], generator=seeded())
     assert model.config._attn_implementation == "sdpa"  # as it was
@@ -191,11 +200,11 @@ def test_refuses_layers_it_cannot_cache():
     config = SimpleNamespace(layer_types=["linear_attention"], num_hidden_layers=1)
     model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: config))
     with pytest.raises(EngineError, match="linear_attention"):
-        reading.layers_for(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]
+        cache_layers(model, torch.ones(1, 1), 1, 1, True)  # pyright: ignore[reportArgumentType]
 
 
 def test_rows_of_one_prompt_sit_together():
-    # Rows 0, 2 and 3 ask prompt 1, row 1 asks prompt 0, nobody asks prompt 2: three seats each.
-    seats = seats_of(torch.tensor([1, 0, 1, 1]), 3)
-    assert seats.count == 3 and seats.seat.tolist() == [3, 0, 4, 5]
-    assert seats.row.tolist() == [1, 0, 0, 0, 2, 3, 0, 0, 0]
+    # Rows 0, 2 and 3 ask prompt 1, row 1 asks prompt 0, nobody asks prompt 2: three slots each.
+    layout = row_layout(torch.tensor([1, 0, 1, 1]), 3)
+    assert layout.slots == 3 and layout.slot.tolist() == [3, 0, 4, 5]
+    assert layout.row.tolist() == [1, 0, 0, 0, 2, 3, 0, 0, 0]

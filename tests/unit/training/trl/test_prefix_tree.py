@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from small import END, gpt2, latent, lively, llama, qwen, seeded
 
 from crt.training.trl.logprobs import logprobs_and_entropies, shares
 from crt.training.trl.prefix_tree import parts_of, tree_of
+from tests.support.small_models import END, gpt2, latent, lively, llama, qwen, seeded
 
 ROWS = [
     [3, 4, 5, 6, 7, END],
