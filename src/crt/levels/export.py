@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from crt.levels.family import (
     model_of,
 )
 from crt.run import Run
-from crt.sampling.models import LoadedModel, load_model
+from crt.sampling.models import HUB_ID, LoadedModel, load_model
 from crt.version import __version__
 
 METHODS = {
@@ -136,13 +137,13 @@ def model_card(family: Family, level: Level, config: RunConfig) -> str:
     """README.md of the exported folder."""
     base, measured = family.levels[-1], family.measured
     method = METHODS.get(family.method, f"The method `{family.method}` of crt.")
-    hub = not base.folder and base.model != "pocket"
+    hub = not base.folder and bool(re.fullmatch(HUB_ID, base.model))  # not a path of a machine
     return CARD.format(
         base_line=f"base_model: {base.model}\n" if hub else "",
         name=family.name,
         level=level.name,
         about=_about(level),
-        base=config.model.name if not base.folder else family.name + ":full",
+        base=base.model if hub else Path(config.model.name).name,
         acc=_with_interval(level.acc, " %", 1),
         base_acc=_with_interval(base.acc, " %", 1),
         len=_with_interval(level.len, "", 1),
