@@ -61,6 +61,7 @@ class CRTTrainer(GRPOTrainer):
         self.says_numbers = True  # whether what was sampled had probabilities, on every rank
         self._ends = {*self.eos_token_ids, cast(int, self._tokenizer.pad_token_id)}
         _require_one_update_a_batch(self)
+        _require_references(self.train_dataset, reference)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
@@ -277,6 +278,20 @@ def _verdict(reward: float) -> Verdict:
             "a wrong one, None for one that could not be graded. Length is the objective's part."
         )
     return Verdict.CORRECT if reward else Verdict.WRONG
+
+
+def _require_references(dataset: Any, reference: Batch | ReferenceFor) -> None:
+    """Every problem needs its name and, where the reference is given whole, its rollouts."""
+    columns = getattr(dataset, "column_names", None)
+    if columns is None:
+        return  # a stream: its rows are seen when they come
+    if "problem_id" not in columns:
+        raise ConfigError(
+            f"the data set has the columns {', '.join(columns)}: it needs `problem_id`, by which "
+            "the reference's rollouts of a problem are found."
+        )
+    if isinstance(reference, Batch):
+        reference.select(list(dict.fromkeys(dataset["problem_id"])))
 
 
 def _require_one_update_a_batch(trainer: GRPOTrainer) -> None:

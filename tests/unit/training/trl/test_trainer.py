@@ -19,7 +19,7 @@ from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.algorithm.step import signal
 from crt.data.prompts import Prompt
-from crt.errors import ConfigError
+from crt.errors import ConfigError, DataError
 from crt.training.trl import logprobs
 from crt.training.trl import trainer as local
 from crt.training.trl.logprobs import fits
@@ -501,3 +501,16 @@ def test_the_weight_of_vllms_responses_is_shown_by_length(tmp_path, tokenizer):
     )
     first, *_, last = step.signal.row["weight_by_length"]
     assert first == 1.0 and last == pytest.approx(0.6)  # most of 16 run into the cap
+
+
+def test_a_data_set_without_problem_ids_is_refused(tmp_path, tokenizer, monkeypatch):
+    nameless = Dataset.from_list([{"prompt": "a", "id": "p0"}] * 16)
+    monkeypatch.setattr(Dataset, "from_list", lambda _: nameless)
+    with pytest.raises(ConfigError, match="columns prompt, id: it needs `problem_id`"):
+        trainer(tmp_path, tokenizer, Shorten())
+
+
+def test_problems_without_reference_rollouts_are_refused_before_sampling(tmp_path, tokenizer):
+    few = reference(0.5).select([f"p{i}" for i in range(10)])
+    with pytest.raises(DataError, match="70 of 80 problems have no reference rollouts"):
+        trainer(tmp_path, tokenizer, Shorten(), few)
