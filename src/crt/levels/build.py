@@ -271,11 +271,11 @@ def _level(
     where = run.config.model.name if base else str(run.checkpoint(point.step))
     revision = run.config.model.revision if base else None
     at = model_folder(where, revision)
-    is_folder = Path(where).is_dir()
+    model, is_folder = stored_model(where, at, file)
     return Level(
         name=name,
         step=point.step,
-        model=os.path.relpath(where, file.parent) if is_folder else where,
+        model=model,
         folder=is_folder,
         revision=revision,
         hash=_measured_hash(at, folder / point.folder),
@@ -287,6 +287,16 @@ def _level(
         saved=point.saved,
         certificate=certificate,
     )
+
+
+def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:
+    """A model as `file` names it, and whether that is a folder: relative to the file.
+
+    A `.gguf` file is named by the folder that it was converted to, which every engine can load.
+    """
+    if Path(name).is_dir() or name.endswith(".gguf"):
+        return os.path.relpath(folder, file.parent), True
+    return name, False
 
 
 def _measured_hash(model: Path, evaluation: Path) -> str:
