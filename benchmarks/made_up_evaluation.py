@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 
 from crt.algorithm.metrics import zip_ratio
-from crt.evaluate.records import Record
-from crt.evaluate.store import opened
+from crt.evaluation.records import Record
+from crt.evaluation.store import opened
 from crt.types import Verdict
 
 ROLLOUTS = 16

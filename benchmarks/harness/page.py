@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crt.errors import DataError
-from crt.files import write_text
+from crt.io import write_text
 from harness.results import Row
 
 BEGIN, END = "<!-- table: made by `make bench` -->", "<!-- end of the table -->"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from crt.files import read_json, write_text
+from crt.io import read_json, write_text
 from harness.statistics import Estimate, ratio_of_medians
 from harness.timing import Timing
 

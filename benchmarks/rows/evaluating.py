@@ -11,7 +11,7 @@ from harness.timing import interleaved
 from crt.config import EvaluationConfig, ModelConfig
 from crt.data.datasets import load as load_data
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.evaluate.evaluation import Plan, evaluate
+from crt.evaluation.evaluation import Plan, evaluate
 from crt.pocket import path
 from crt.pocket.load import load
 

@@ -10,7 +10,7 @@ from harness.timing import Contender, interleaved
 from serving import load, server
 
 from crt.data.datasets import load as load_data
-from crt.files import write_json
+from crt.io import write_json
 from crt.levels.family import FORMAT
 from crt.pocket import path
 from crt.sampling.models import weights_hash

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from crt.config import RunConfig
 from crt.errors import ConfigError
-from crt.files import CHECKSUM
+from crt.io import CHECKSUM
 from crt.settings import Table, sentences, unknown_keys
 
 

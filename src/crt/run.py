@@ -16,7 +16,7 @@ import zstandard
 
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.files import (
+from crt.io import (
     UNFINISHED,
     append_row,
     held,

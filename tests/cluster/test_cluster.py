@@ -17,7 +17,7 @@ pytest.importorskip("verl", reason="make test-cluster makes the environment for 
 
 from command import crt, steps, told, wait_for
 
-from crt.files import read_json, write_json
+from crt.io import read_json, write_json
 from crt.run import Run
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from command import crt, steps, told, wait_for
 
 from crt.data.datasets import load_mixture
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.files import read_json
+from crt.io import read_json
 from crt.run import Run
 from crt.sampling.models import load_model
 

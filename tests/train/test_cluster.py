@@ -12,7 +12,7 @@ from crt.algorithm.objectives import Shorten
 from crt.cli import main
 from crt.data.prompts import render
 from crt.errors import ConfigError, EngineError
-from crt.files import read_json
+from crt.io import read_json
 from crt.recipes import config_of, load_recipe
 from crt.run import Run
 from crt.training.context import RunContext

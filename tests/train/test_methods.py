@@ -15,7 +15,7 @@ from crt.algorithm.baselines import L1Exact, O1Pruner
 from crt.algorithm.batch import Batch
 from crt.cli import main
 from crt.data.prompts import Prompt
-from crt.files import read_json
+from crt.io import read_json
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training.context import RunContext

@@ -6,8 +6,8 @@ from pathlib import Path
 import crt
 
 ROOT = Path(crt.__file__).parent
-BASE = {"types", "errors", "files", "processes", "version"}
-SETTINGS = {"settings", "config", "recipes", "run", "words", "plan"}
+BASE = {"types", "errors", "io", "processes", "version"}
+SETTINGS = {"settings", "config", "recipes", "run", "describe", "plan"}
 LOWER = {  # room → what it may import besides itself, BASE and what those may import
     "algorithm": set(),
     "grading": set(),
@@ -15,10 +15,10 @@ LOWER = {  # room → what it may import besides itself, BASE and what those may
     "pocket": set(),
     "sampling": {"data", "grading", "pocket"},
     "training": {"algorithm", "data", "grading", "sampling", *SETTINGS},
-    "evaluate": {"algorithm", "data", "grading", "sampling", *SETTINGS},
-    "reporting": {"algorithm", "data", "evaluate", *SETTINGS},
-    "levels": {"algorithm", "data", "grading", "sampling", "evaluate", *SETTINGS},
-    "bench": {"algorithm", "evaluate", "reporting", *SETTINGS},
+    "evaluation": {"algorithm", "data", "grading", "sampling", *SETTINGS},
+    "reporting": {"algorithm", "data", "evaluation", *SETTINGS},
+    "levels": {"algorithm", "data", "grading", "sampling", "evaluation", *SETTINGS},
+    "experiments": {"algorithm", "evaluation", "reporting", *SETTINGS},
     **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
 }
 ANYTHING = {"commands", "cli", "__init__", "__main__"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crt.bench.plan import Comparison, Job, Kind
+    from crt.experiments.plan import Comparison, Job, Kind
 
 FORMS = ("terminal", "markdown", "md", "latex", "csv", "json")
 USE = """\
@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when everything is measured, 1 when some run failed, 143 when it was asked to end."""
-    from crt.bench.plan import existing, opened, planned, write
-    from crt.bench.progress import dry_run
     from crt.errors import ConfigError
+    from crt.experiments.plan import existing, opened, planned, write
+    from crt.experiments.progress import dry_run
 
     there = existing(Path(args.words[0])) if len(args.words) == 1 else []
     if there and args.export:
@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
 
 def groups_of(args: argparse.Namespace) -> "tuple[Kind, dict[Path, list[Job]]]":
     """The runs of each comparison by its directory; recipes of several models are several."""
-    from crt.bench.plan import folders
-    from crt.bench.variants import by_model
+    from crt.experiments.plan import folders
+    from crt.experiments.variants import by_model
 
     kind, jobs = jobs_of(args)
     out = args.out or Path("runs") / "comparison"
@@ -100,9 +100,9 @@ def groups_of(args: argparse.Namespace) -> "tuple[Kind, dict[Path, list[Job]]]":
 
 def jobs_of(args: argparse.Namespace) -> "tuple[Kind, list[Job]]":
     """What the words ask for."""
-    from crt.bench.grid import from_file, parsed
-    from crt.bench.variants import method_jobs, named, sensitivity_jobs, tune_jobs
     from crt.errors import ConfigError
+    from crt.experiments.grid import from_file, parsed
+    from crt.experiments.variants import method_jobs, named, sensitivity_jobs, tune_jobs
 
     kind = args.words[0] if args.words[0] in ("tune", "sensitivity") else "methods"
     words = args.words if kind == "methods" else args.words[1:]
@@ -134,8 +134,8 @@ def devices_of(args: argparse.Namespace) -> list[str]:
 
 def carry_out(comparison: "Comparison", args: argparse.Namespace) -> int:
     """Trains, evaluates, writes and shows."""
-    from crt.bench.results import write_results
-    from crt.bench.schedule import Schedule
+    from crt.experiments.results import write_results
+    from crt.experiments.schedule import Schedule
 
     def write() -> None:
         write_results(comparison)
@@ -156,7 +156,7 @@ def carry_out(comparison: "Comparison", args: argparse.Namespace) -> int:
 
 def exported(comparison: "Comparison", folder: Path) -> int:
     """Data, tables and figure of what is there."""
-    from crt.bench.export import export
+    from crt.experiments.export import export
 
     for path in export(comparison, folder):
         print(path)
@@ -180,12 +180,12 @@ def show_all(comparisons: "Sequence[Comparison]", args: argparse.Namespace) -> i
 def show(comparison: "Comparison", args: argparse.Namespace) -> int:
     """The tables from the files as they are."""
     if comparison.kind == "tune":
-        from crt.bench.tune import TUNED, write_tuned
+        from crt.experiments.tune import TUNED, write_tuned
 
         print("\n".join(write_tuned(comparison)))
         print(f"# everything that was tried is in {comparison.path / TUNED}")
         return 0
-    from crt.bench.results import shown, tables_of, write_results
+    from crt.experiments.results import shown, tables_of, write_results
 
     found = write_results(comparison)
     built = tables_of(found)

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from crt.errors import DataError
-from crt.files import written_whole
+from crt.io import written_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.evaluate.records import Record
-    from crt.evaluate.store import Evaluation
+    from crt.evaluation.records import Record
+    from crt.evaluation.store import Evaluation
     from crt.run import Run
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
     """Base, Stage I's result and the run's recommended checkpoint on the same test problems."""
     from crt.config import ModelConfig
-    from crt.evaluate.evaluation import Plan, evaluate
-    from crt.evaluate.progress import progress
+    from crt.evaluation.evaluation import Plan, evaluate
+    from crt.evaluation.progress import progress
 
     config, progress_made = run.config, run.progress
     models = {
@@ -75,9 +75,9 @@ def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
 
 def evaluate_course(run: "Run") -> None:
     """Every checkpoint on some problems, so that one can see how the answers became shorter."""
-    from crt.evaluate.evaluation import Plan
-    from crt.evaluate.progress import progress
-    from crt.evaluate.series import evaluate_run
+    from crt.evaluation.evaluation import Plan
+    from crt.evaluation.progress import progress
+    from crt.evaluation.series import evaluate_run
 
     config = run.config
     settings = config.evaluation.model_copy(update={"data": COURSE})
@@ -91,7 +91,7 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from crt.files import write_json
+    from crt.io import write_json
     from crt.reporting.report import ReportOptions, write_report
 
     rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
@@ -126,8 +126,8 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
 
 def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict[str, Any]:
     """One row of `summary.json`."""
-    from crt.evaluate.figures import figures
-    from crt.evaluate.versus import paired, versus
+    from crt.evaluation.figures import figures
+    from crt.evaluation.versus import paired, versus
 
     (data,) = evaluation.tallies
     found = figures([evaluation.tallies[data]])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.evaluate.evaluation import Plan
+    from crt.evaluation.evaluation import Plan
 
 MODEL = ("revision", "dtype", "trust_remote_code")
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens")
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluates, prints the table, says where everything is."""
     from crt.errors import ConfigError
-    from crt.evaluate.series import is_run
+    from crt.evaluation.series import is_run
 
     whole_run = "://" not in args.model and is_run(Path(args.model))
     if whole_run and not args.all_checkpoints:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def plan_of(args: argparse.Namespace) -> "Plan":
     """The plan: what is given here, else what the run says, else the defaults."""
     from crt.config import EvaluationConfig, ModelConfig
-    from crt.evaluate.evaluation import Plan, checked
+    from crt.evaluation.evaluation import Plan, checked
 
     own = _run_config(args)
     sampling = {**(own.evaluation.model_dump() if own else {}), **_given(args, SAMPLING)}
@@ -99,9 +99,9 @@ def show(evaluation: Any, args: argparse.Namespace) -> None:
     import json
 
     from crt.commands.compare import screen
-    from crt.evaluate.figures import all_figures
-    from crt.evaluate.render import printable, terminal
-    from crt.evaluate.tables import figures_table
+    from crt.evaluation.figures import all_figures
+    from crt.evaluation.render import printable, terminal
+    from crt.evaluation.tables import figures_table
 
     found = all_figures(evaluation.tallies)
     if args.json:
@@ -116,8 +116,8 @@ def show(evaluation: Any, args: argparse.Namespace) -> None:
 
 
 def _single(args: argparse.Namespace) -> int:
-    from crt.evaluate.evaluation import evaluate
-    from crt.evaluate.progress import progress
+    from crt.evaluation.evaluation import evaluate
+    from crt.evaluation.progress import progress
 
     with progress(args.name or args.model) as tell:
         found = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
@@ -129,9 +129,9 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import show_tables
     from crt.errors import ConfigError
-    from crt.evaluate.comparison import compare
-    from crt.evaluate.progress import progress
-    from crt.evaluate.series import evaluate_run
+    from crt.evaluation.comparison import compare
+    from crt.evaluation.progress import progress
+    from crt.evaluation.series import evaluate_run
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -148,7 +148,7 @@ def _series(args: argparse.Namespace) -> int:
 
 def _run_config(args: argparse.Namespace) -> Any:
     """The configuration of the run that the model is, or is a checkpoint of."""
-    from crt.evaluate.series import is_run, run_of
+    from crt.evaluation.series import is_run, run_of
     from crt.run import Run
 
     path = Path(args.model)
@@ -185,7 +185,7 @@ def _columns(text: str) -> dict[str, str]:
 
 
 def _endpoint_of(args: argparse.Namespace) -> Any:
-    from crt.evaluate.endpoint import EndpointSettings
+    from crt.evaluation.endpoint import EndpointSettings
 
     names = ("concurrency", "timeout", "retries", "key_from", "opens_thinking")
     return EndpointSettings(model=args.served_name, **_given(args, names))
@@ -197,7 +197,7 @@ def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _note(sentence: str) -> None:
-    from crt.evaluate.render import printable
+    from crt.evaluation.render import printable
 
     print(printable(sentence), file=sys.stderr)
 

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluates what has to be, chooses, writes, and shows the levels."""
     from crt.errors import ConfigError
-    from crt.evaluate.progress import progress
-    from crt.files import write_json
+    from crt.evaluation.progress import progress
+    from crt.io import write_json
     from crt.levels.build import build_family, evaluated_series
     from crt.levels.family import FAMILY
     from crt.run import Run
@@ -105,6 +105,6 @@ def certificate_cell(certificate: Any) -> str:
 
 
 def _note(sentence: str) -> None:
-    from crt.evaluate.render import printable
+    from crt.evaluation.render import printable
 
     print(printable(sentence), file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from crt.data.formats import read_choices, select_fields
 from crt.errors import DataError
-from crt.files import written_whole
+from crt.io import written_whole
 
 if TYPE_CHECKING:
     from crt.grading.grader import Grade, Grader, Item

@@ -70,7 +70,7 @@ def options_of(args: argparse.Namespace) -> "ReportOptions":
 
 def print_note(sentence: str) -> None:
     """To standard error, safe to print."""
-    from crt.evaluate.render import printable
+    from crt.evaluation.render import printable
 
     print(printable(sentence), file=sys.stderr)
 

@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Grades, prints the table."""
     from crt.commands.eval import load_options, show
-    from crt.evaluate.completions import Scoring
-    from crt.evaluate.render import printable
-    from crt.evaluate.scoring import score
+    from crt.evaluation.completions import Scoring
+    from crt.evaluation.render import printable
+    from crt.evaluation.scoring import score
 
     scoring = Scoring(
         data=tuple(name.strip() for name in args.data.split(",") if name.strip()),

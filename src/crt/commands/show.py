@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(config.model_dump_json(indent=2))
         return 0
-    from crt.words import as_toml, what_would_run
+    from crt.describe import as_toml, what_would_run
 
     print(as_toml(config))
     print("What would run")

@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from crt.algorithm.registry import name_of
 from crt.errors import ConfigError, DataError
-from crt.evaluate.evaluation import Plan, Tell
-from crt.evaluate.manifest import short_name, versions
-from crt.evaluate.series import BASE, SERIES, evaluate_run, points
-from crt.evaluate.sets import label as set_label
-from crt.evaluate.store import MANIFEST, PROBLEMS, load
-from crt.evaluate.versus import LEVEL, TOLERANCE, certificate, paired
-from crt.files import read_json, read_rows
+from crt.evaluation.evaluation import Plan, Tell
+from crt.evaluation.manifest import short_name, versions
+from crt.evaluation.series import BASE, SERIES, evaluate_run, points
+from crt.evaluation.sets import label as set_label
+from crt.evaluation.store import MANIFEST, PROBLEMS, load
+from crt.evaluation.versus import LEVEL, TOLERANCE, certificate, paired
+from crt.io import read_json, read_rows
 from crt.levels.choose import (
     FULL,
     MOST_LEVELS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.files import UNFINISHED, write_text
+from crt.io import UNFINISHED, write_text
 from crt.levels.family import (
     Estimate,
     Family,

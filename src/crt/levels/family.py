@@ -12,7 +12,7 @@ from crt.algorithm.guard import EDGE
 from crt.algorithm.statistics import highest_bound
 from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, DataError, did_you_mean
-from crt.files import read_json
+from crt.io import read_json
 from crt.levels.choose import FULL, LEVEL_NAMES, MOST_LEVELS
 from crt.run import CONFIG
 

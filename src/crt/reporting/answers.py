@@ -12,8 +12,8 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
-from crt.evaluate.records import Record
-from crt.evaluate.tally import standing
+from crt.evaluation.records import Record
+from crt.evaluation.tally import standing
 from crt.reporting.figure_rows import ProblemTrajectories, problem_trajectories
 from crt.reporting.figures.cases import example_questions
 from crt.reporting.html import visible

@@ -7,13 +7,13 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
-from crt.evaluate.comparison import load_all
-from crt.evaluate.manifest import incomparable
-from crt.evaluate.matched import length_matched
-from crt.evaluate.series import SERIES, is_run
-from crt.evaluate.store import FIGURES, MANIFEST, Evaluation, load
-from crt.evaluate.versus import all_versus
-from crt.files import read_json
+from crt.evaluation.comparison import load_all
+from crt.evaluation.manifest import incomparable
+from crt.evaluation.matched import length_matched
+from crt.evaluation.series import SERIES, is_run
+from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, load
+from crt.evaluation.versus import all_versus
+from crt.io import read_json
 from crt.run import Run
 
 METHODS = "methods.json"  # of a comparison of methods

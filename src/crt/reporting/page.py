@@ -9,6 +9,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Any
 
+from crt.describe import as_toml
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training_rollouts
 from crt.reporting.figure_rows import checkpoint_groups
@@ -25,7 +26,6 @@ from crt.reporting.html import Html, data_json, escape, joined, tag
 from crt.reporting.load import EvaluationPoint, ReportData, Row, RunView
 from crt.reporting.style import SCREEN_FONT, Figure, config, css_variables
 from crt.version import __version__
-from crt.words import as_toml
 
 BUDGET = 4_000_000  # bytes of packed answers in a page
 MOST_GROUPS = 12  # in the explorer

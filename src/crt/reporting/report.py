@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crt.errors import ConfigError, CrtError, DataError
-from crt.files import write_text, written_whole
+from crt.io import write_text, written_whole
 from crt.reporting.load import ReportData, load_report_data
 from crt.reporting.page import BUDGET, figures_of, page
 from crt.reporting.style import Figure, render

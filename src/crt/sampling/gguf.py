@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.errors import EngineError
-from crt.files import read_json, write_json
+from crt.io import read_json, write_json
 
 DTYPE = "bfloat16"
 

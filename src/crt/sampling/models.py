@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crt.errors import EngineError
-from crt.files import checked_sum
+from crt.io import checked_sum
 from crt.processes import silence_libraries
 from crt.sampling.gguf import gguf_folder
 

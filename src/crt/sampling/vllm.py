@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crt.files import read_json
+from crt.io import read_json
 from crt.sampling.base import Sampling, own_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles

@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.algorithm.step import Step
 from crt.errors import CrtError, DataError, EngineError
-from crt.files import checked_sum, read_json, read_sealed, sha256, write_json, write_sealed
+from crt.io import checked_sum, read_json, read_sealed, sha256, write_json, write_sealed
 from crt.run import FILES, PROGRESS, RECORD, STATE, STEPS, Run
 
 

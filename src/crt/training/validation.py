@@ -18,7 +18,7 @@ from crt.algorithm.two_stage import (
     shortest_plausible,
 )
 from crt.errors import DataError, GradingError
-from crt.files import write_sealed
+from crt.io import write_sealed
 from crt.run import RECORD, Run
 from crt.sampling.policy import Policy
 from crt.training.checkpoints import check, set_aside

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crt.files import read_rows
+from crt.io import read_rows
 
 HERE = Path(__file__).parent
 SUPPORT = {

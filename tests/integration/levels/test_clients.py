@@ -166,7 +166,7 @@ def test_curl(demo):
 
 
 def test_our_own_evaluation_reads_it(demo, tmp_path):
-    from crt.evaluate import evaluate
+    from crt.evaluation import evaluate
 
     found = evaluate(
         f"{demo}/v1",
@@ -186,6 +186,6 @@ def test_our_own_evaluation_reads_it(demo, tmp_path):
 
 
 def _endpoint(name):
-    from crt.evaluate.endpoint import EndpointSettings
+    from crt.evaluation.endpoint import EndpointSettings
 
     return EndpointSettings(model=name, concurrency=4)

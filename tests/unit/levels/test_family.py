@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from crt.algorithm.statistics import WORST, dirichlet_mean_cdf, gaffke_bound
 from crt.cli import main
 from crt.errors import ConfigError, DataError
-from crt.files import sha256
+from crt.io import sha256
 from crt.levels.build import build_family, certify, evaluated_series, read_series
 from crt.levels.family import Family, family_file, model_of, read_family
 from crt.recipes import config_of

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crt.evaluate.records import Record
-from crt.evaluate.series import Point, series
-from crt.evaluate.store import Evaluation, load, opened
-from crt.files import write_json
+from crt.evaluation.records import Record
+from crt.evaluation.series import Point, series
+from crt.evaluation.store import Evaluation, load, opened
+from crt.io import write_json
 from crt.recipes import config_of
 from crt.run import Run
 from crt.types import Verdict

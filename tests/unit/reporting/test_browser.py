@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crt.files import write_text
+from crt.io import write_text
 from crt.reporting.load import load_report_data
 from crt.reporting.page import figures_of, page
 

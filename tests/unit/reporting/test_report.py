@@ -6,7 +6,7 @@ import time
 import pytest
 
 from crt.cli import main
-from crt.files import write_json
+from crt.io import write_json
 from crt.reporting.load import load_report_data
 from crt.reporting.report import ReportOptions, fingerprint, watch
 

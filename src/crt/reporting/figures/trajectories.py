@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from crt.evaluate.sets import TITLES
+from crt.evaluation.sets import TITLES
 from crt.reporting import style
 from crt.reporting.figure_rows import mean_and_range, with_interval
 from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView

@@ -9,7 +9,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from crt import plan
 from crt.config import RunConfig
 from crt.errors import ConfigError, did_you_mean
-from crt.files import read_json
+from crt.io import read_json
 
 LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 MICRO_BATCH = {"cpu": 16, "cuda": plan.MICRO_BATCH}  # 16: what fits into a core's cache

@@ -17,7 +17,7 @@ from crt.algorithm.batch import Array, Batch, BoolArray, TruncatedAs
 from crt.algorithm.objectives import Objective, state_of, with_state
 from crt.algorithm.step import ReferenceFor, Step, decide, logged_metrics, weight_by_length
 from crt.errors import ConfigError
-from crt.files import read_json, write_json
+from crt.io import read_json, write_json
 from crt.sampling.hf import denormals_flushed
 from crt.training.trl.logprobs import fits, logprobs_and_entropies, shares
 from crt.training.trl.micro_batches import left_aligned, packed, said_once, scored_in_parts

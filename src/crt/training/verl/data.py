@@ -6,7 +6,7 @@ from typing import Any
 
 from crt.algorithm.batch import Batch
 from crt.data.prompts import Prompt
-from crt.files import written_whole
+from crt.io import written_whole
 from crt.training.verl.hook import REFERENCE, reference_columns
 from crt.types import Problem
 

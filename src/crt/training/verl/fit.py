@@ -13,7 +13,7 @@ from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data.prompts import Prompt, render
 from crt.errors import ConfigError
-from crt.files import write_text
+from crt.io import write_text
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
 from crt.sampling.models import LoadedModel, base_of, model_folder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.errors import EngineError
-from crt.files import read_json
+from crt.io import read_json
 from crt.processes import at_signal, ends_with_parent
 from crt.training.verl.folder import Folder
 from crt.training.verl.overrides import MODULES, PLUGIN, modules

@@ -7,7 +7,7 @@ from typing import Any
 
 from crt.algorithm.batch import batch_of
 from crt.errors import EngineError
-from crt.files import read_json, write_json
+from crt.io import read_json, write_json
 from crt.run import Run
 from crt.sampling.models import WORDS
 from crt.training.alarms import alarm

@@ -24,7 +24,7 @@ from verl.workers.utils.padding import (  # pyright: ignore[reportMissingImports
 )
 
 from crt.algorithm.step import logged_metrics, weight_by_length
-from crt.files import read_json, write_json
+from crt.io import read_json, write_json
 from crt.run import Run
 from crt.training.verl.hook import REFERENCE, Decided, Row, decided
 from crt.training.verl.state import STATE_FILE, frozen, objective_from, restored, saved

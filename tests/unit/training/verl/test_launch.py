@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crt.errors import EngineError
-from crt.files import write_json
+from crt.io import write_json
 from crt.training.verl.folder import Folder
 from crt.training.verl.launch import launch
 

@@ -1,0 +1,149 @@
+"""Completions of somebody else's: matched, counted, graded; what is not known is not made up."""
+
+import json
+
+import pytest
+
+from crt.errors import DataError
+from crt.evaluation import load, score
+
+PROBLEMS = [
+    {"id": "p", "question": "What is 1 + 1?", "answer": "2"},
+    {"id": "q", "question": "What is  2 + 2?", "answer": "4"},
+]
+GOOD = [
+    {"problem_id": "p", "response": "\\boxed{2}", "tokens": 10, "stop": "stop"},
+    {"problem_id": "p", "response": "\\boxed{3}", "tokens": 20, "stop": "stop"},
+    {"question": "What is 2 + 2?", "response": "\\boxed{4}", "tokens": 30, "finish_reason": "stop"},
+    {"problem_id": "q", "response": "\\boxed{4}", "tokens": 40, "finish_reason": "length"},
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Writes lines, beside the problems they are of."""
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
+
+    def write(rows, name="mine.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in rows))
+        return path
+
+    return write
+
+
+def scored(path, out=None, **settings):
+    notes: list[str] = []
+    found = score(path, [str(path.parent / "two.jsonl")], out, note=notes.append, **settings)
+    return found, notes
+
+
+def figures(path, **settings):
+    from crt.evaluation.figures import all_figures
+
+    found, _ = scored(path, **settings)
+    values = all_figures(found.tallies)["sets"]["two"].values
+    return {name: value.value for name, value in values.items()}
+
+
+def test_by_id_and_by_question_with_figures_by_hand(file):
+    found = figures(file(GOOD))
+    # p: 1 of 2; q: one right, one right but cut off, which is wrong: 1 of 2
+    assert found["acc"] == 50.0
+    assert found["len"] == ((10 + 20) / 2 + (30 + 40) / 2) / 2
+    assert found["truncated"] == 25.0
+    assert figures(file(GOOD), truncated="grade")["acc"] == 75.0
+
+
+def test_a_line_may_hold_several_responses(file):
+    rows = [{"id": "p", "response": ["\\boxed{2}", "\\boxed{3}"], "tokens": [5, 7]}]
+    found, notes = scored(file(rows))
+    assert found.tallies["two"].rollouts.tolist() == [2]
+    assert found.tallies["two"].tokens.tolist() == [12]
+    assert "1 of 2 problems have no completion, such as q" in notes[0]
+
+
+def test_without_counts_length_is_unknown_and_never_characters(file):
+    rows = [{k: v for k, v in row.items() if k != "tokens"} for row in GOOD]
+    found, _ = scored(file(rows))
+    assert "len" not in figures(file(rows))
+    assert any("Len is unknown" in warning for warning in found.warnings)
+
+
+def test_the_cap_tells_what_was_cut_off_when_the_file_does_not(file):
+    rows = [{"id": "p", "response": "\\boxed{2}", "tokens": n} for n in (99, 100)]
+    assert figures(file(rows), max_tokens=100)["truncated"] == 50.0
+    assert "truncated" not in figures(file(rows))  # unknown, not 0
+
+
+def test_a_tokenizer_counts_with_the_end(file, tiny):
+    # "\boxed{", "2", "}" and the EOS that is not in the text
+    rows = [{"id": "p", "response": "\\boxed{2}"}]
+    assert figures(file(rows), tokenizer=str(tiny))["len"] == 4
+
+
+def test_responses_that_start_inside_a_thought(file):
+    rows = [{"id": "p", "response": "I guess \\boxed{2}"}]
+    assert figures(file(rows))["acc"] == 100.0
+    assert figures(file(rows), opens_thinking=True)["no_answer"] == 100.0
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("not json\n", "line 2: not JSON"),
+        ("[1]\n", "line 2: a line is an object, this is list"),
+        ('{"id": "p"}\n', "line 2: no response"),
+        ('{"response": "x"}\n', "line 2: neither a problem id nor a question"),
+        ('{"id": "zz", "response": "x"}\n', "line 2: problem 'zz' is not in two"),
+        ('{"question": "Why?", "response": "x"}\n', r"line 2: the question 'Why\?' is not in two"),
+        ('{"id": "p", "response": "x", "tokens": -1}\n', "line 2: tokens is -1"),
+        ('{"id": "p", "response": "x", "tokens": 1e9}\n', r"line 2: tokens is 1000000000\.0"),
+        ('{"id": "p", "response": "x", "tokens": 1%s}\n' % ("0" * 400), "line 2: tokens is 10"),
+        ('{"id": "p", "response": "x", "stop": "tired"}\n', "line 2: stop is 'tired'"),
+        ('{"id": "p", "response": ["x", "y"], "tokens": [1]}\n', "line 2: a list beside"),
+    ],
+)
+def test_a_bad_line_is_named_or_left_out_and_counted(file, line, told):
+    path = file([GOOD[0], line])
+    with pytest.raises(DataError, match=told):
+        scored(path)
+    found, notes = scored(path, skip_bad=True)
+    assert found.tallies["two"].rollouts.tolist() == [1]
+    assert any("1 lines left out" in note for note in notes)
+
+
+def test_nothing_usable_and_no_such_file(file, tmp_path):
+    with pytest.raises(DataError, match="has no usable completion"):
+        scored(file(["\n"]))
+    with pytest.raises(DataError, match="cannot be read"):
+        scored(tmp_path / "absent.jsonl")
+
+
+def test_an_evaluations_own_responses_can_be_scored_again(file, tmp_path):
+    first, _ = scored(file(GOOD), tmp_path / "first")
+    responses = tmp_path / "first/rollouts.jsonl.zst"
+    again = score(responses, [str(tmp_path / "two.jsonl")], tmp_path / "again")
+    assert again.tallies["two"].correct.tolist() == first.tallies["two"].correct.tolist()
+    assert again.tallies["two"].tokens.tolist() == [30, 70]
+
+
+def test_what_is_written_is_read_back(file, tmp_path):
+    found, _ = scored(file(GOOD), tmp_path / "out", name="mine")
+    back = load(tmp_path / "out")
+    assert back.name == "mine"
+    assert [record.response for record in back.rollouts()] == [row["response"] for row in GOOD]
+    assert back.tallies["two"].correct.tolist() == found.tallies["two"].correct.tolist() == [1, 1]
+    assert back.manifest["sampling"]["rollouts"] == 2
+    assert back.manifest["sampling"]["temperature"] is None  # unknown
+    assert [row["id"] for row in back.problems()] == ["p", "q"]
+
+
+def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
+    path = file([{"question": "What is 1 + 1?", "response": "\\boxed{2}"}])
+    (tmp_path / "other.jsonl").write_text(json.dumps({**PROBLEMS[0], "id": "o"}) + "\n")
+    both = [str(tmp_path / "two.jsonl"), str(tmp_path / "other.jsonl")]
+    with pytest.raises(DataError, match="in several sets: say which with `data`"):
+        score(path, both)
+    path = file([{"question": "What is 1 + 1?", "response": "\\boxed{2}", "data": "other"}])
+    assert list(score(path, both).tallies) == ["other"]
