@@ -98,7 +98,7 @@ class Bench:
     def __init__(self, model: str, problems: int, group: int) -> None:
         loaded = load_model(model, dtype="float32")
         template = prepare(loaded.tokenizer, PromptSettings())
-        self.model, self.ends, self.group = loaded.model, loaded.files.ends, group
+        self.model, self.ends, self.group = loaded.model, loaded.files.eos_token_ids, group
         asked = load(f"pocket/train:{problems}").problems
         self.prompts = [list(render(problem, template).token_ids) for problem in asked]
         groups = self.sampled()

@@ -24,7 +24,7 @@ from crt.data.prompts import (  # noqa: E402
 from crt.grading.grader import Grader, item_of  # noqa: E402
 from crt.sampling.base import InProcess, Sampling  # noqa: E402
 from crt.sampling.models import load_model  # noqa: E402
-from crt.sampling.policy import Policy, response_text  # noqa: E402
+from crt.sampling.policy import Policy, decode_response  # noqa: E402
 from crt.training.reference import Reference, Store  # noqa: E402
 from crt.training.trl.config import MICRO_BATCH  # noqa: E402
 from crt.training.trl.rollouts import FastRollouts  # noqa: E402
@@ -90,7 +90,8 @@ class Trainers:
         def correct(completion_ids: Any, problem_id: Any, **_: Any) -> list[float]:
             self.generated = sum(map(len, completion_ids))
             texts = [
-                response_text(loaded.tokenizer, ids, loaded.files.ends) for ids in completion_ids
+                decode_response(loaded.tokenizer, ids, loaded.files.eos_token_ids)
+                for ids in completion_ids
             ]
             grades = self.grader.grade_many(
                 item_of(text, by_id[i], self.prompts[i].opens_thinking)
@@ -114,8 +115,8 @@ class Trainers:
     def reference(self, rollouts: int, kept: bool) -> Reference:
         """The frozen policy, its rollouts kept on disk or drawn every time."""
         loaded = self._loaded()
-        sampler = InProcess(loaded.model, loaded.files.ends, Sampling(self.size.cap))
-        policy = Policy(sampler, loaded.files.ends, self.template, self.grader)
+        sampler = InProcess(loaded.model, loaded.files.eos_token_ids, Sampling(self.size.cap))
+        policy = Policy(sampler, loaded.files.eos_token_ids, self.template, self.grader)
         store = Store(self.folder / "reference", {"rollouts": rollouts}) if kept else None
         return Reference(self.problems, lambda some: policy.rollouts(some, rollouts, 0), store)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+Stop = Literal["eos", "length"]
+
 
 class Verdict(StrEnum):
     """What the grader says of a response. `UNGRADED` means that it could not tell: never wrong."""
@@ -33,15 +35,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One graded response; `length` is generated tokens: EOS counts, prompt and padding do not.
-
-    `budget` is the number of tokens its prompt asked for, if it did.
-    """
+    """One graded response, in training, validation and evaluation. None is unknown, never 0."""
 
     problem_id: str
     text: str
-    length: int
-    stop: Literal["eos", "length"]
+    length: int | None  # generated tokens: EOS counts, prompt and padding do not
+    stop: Stop | None
     verdict: Verdict
     extracted: str | None = None
-    budget: int | None = None
+    budget: int | None = None  # tokens that the prompt asked for, if it did
+    reason: str = ""  # why the grader said so
+    dataset: str = ""  # of an evaluation with several
+    index: int = 0  # which of its problem's rollouts

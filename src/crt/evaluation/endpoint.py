@@ -11,8 +11,9 @@ from crt.config import EvaluationConfig
 from crt.data.prompts import PromptSettings, to_messages
 from crt.errors import ConfigError, EngineError
 from crt.evaluation.http import Address, Client, Refused, TryAgain, address
-from crt.evaluation.sampling import Answer, Answered, Unit, seed_of
+from crt.evaluation.sampling import Answered, Unit, seed_of
 from crt.evaluation.tally import MOST
+from crt.sampling.policy import Response
 from crt.types import Problem
 
 LONGEST_WAIT = 60.0
@@ -86,7 +87,7 @@ class Endpoint:
 
     def answers(self, units: Iterable[Unit]) -> Iterator[Answered]:
         """Units as they complete; never more than `concurrency` requests at once."""
-        waiting: dict[str, tuple[Unit, list[Future[Answer]]]] = {}
+        waiting: dict[str, tuple[Unit, list[Future[Response]]]] = {}
         work = iter(units)
         pool = ThreadPoolExecutor(self.settings.concurrency)
         try:
@@ -107,7 +108,7 @@ class Endpoint:
         self,
         pool: ThreadPoolExecutor,
         work: Iterator[Unit],
-        waiting: dict[str, tuple[Unit, list["Future[Answer]"]]],
+        waiting: dict[str, tuple[Unit, list["Future[Response]"]]],
     ) -> None:
         """Keeps as much asked for as keeps every thread busy."""
         asked = sum(not f.done() for _, futures in waiting.values() for f in futures)
@@ -115,12 +116,12 @@ class Endpoint:
             futures = [
                 pool.submit(self._ask, unit, problem, unit.first + offset)
                 for problem in unit.problems
-                for offset in range(unit.copies)
+                for offset in range(unit.num_samples)
             ]
             waiting[unit.name] = (unit, futures)
             asked += len(futures)
 
-    def _ask(self, unit: Unit, problem: Problem, rollout: int) -> Answer:
+    def _ask(self, unit: Unit, problem: Problem, rollout: int) -> Response:
         """One response, tried as often as allowed."""
         body = self._body(problem, seed_of(self.seed, unit.data, problem.id, rollout))
         jitter = random.Random(body["seed"])  # so that clients don't all come back at once
@@ -183,7 +184,7 @@ def endpoint(
     return Endpoint(client, settings, served, sampling, prompt, seed, budget)
 
 
-def answer_of(told: Any, opens_thinking: bool) -> Answer:
+def answer_of(told: Any, opens_thinking: bool) -> Response:
     """The response in a server's answer; TryAgain if it is not all there."""
     try:
         choice = told["choices"][0]
@@ -196,8 +197,8 @@ def answer_of(told: Any, opens_thinking: bool) -> Answer:
     stop = "length" if finish == "length" else "eos"
     if thought:  # the server took the thinking out of the text: put it back, closed if it was
         closed = f"\n</think>\n{said or ''}" if said or stop == "eos" else ""
-        return Answer(f"<think>\n{thought}{closed}", _tokens(told), stop)
-    return Answer(said or "", _tokens(told), stop, opens_thinking)
+        return Response(f"<think>\n{thought}{closed}", _tokens(told), stop)
+    return Response(said or "", _tokens(told), stop, opens_thinking)
 
 
 def _thought(message: Mapping[str, Any]) -> str:
@@ -212,15 +213,15 @@ def _tokens(told: Mapping[str, Any]) -> int | None:
     return count if known else None
 
 
-def _complete(waiting: dict[str, tuple[Unit, list["Future[Answer]"]]]) -> Iterator[Answered]:
+def _complete(waiting: dict[str, tuple[Unit, list["Future[Response]"]]]) -> Iterator[Answered]:
     """Units whose answers are all there leave."""
     done = [name for name, (_, asked) in waiting.items() if all(f.done() for f in asked)]
     for name in done:
         unit, asked = waiting.pop(name)
         if not any(future.exception() for future in asked):
             answers = [future.result() for future in asked]
-            copies = unit.copies
-            yield unit, [answers[i : i + copies] for i in range(0, len(answers), copies)]
+            num_samples = unit.num_samples
+            yield unit, [answers[i : i + num_samples] for i in range(0, len(answers), num_samples)]
 
 
 def _key(variable: str | None) -> str | None:

@@ -152,7 +152,7 @@ def _fill(
     if kept["versions"] != versions():
         say("this evaluation was begun with other versions of libraries (see its manifest.json)")
     units = plan(sets, plan_.settings.rollouts, backend.rows, plan_.seed)
-    total = sum(len(unit.problems) * unit.copies for unit in units)
+    total = sum(len(unit.problems) * unit.num_samples for unit in units)
     if not store.sampled(total):
         store.describe(described(sets, backend))
         grading = GradingConfig()

@@ -8,7 +8,7 @@ from crt.config import EvaluationConfig, ModelConfig
 from crt.data.datasets import Loaded
 from crt.data.prompts import PromptSettings, Template, prepare, render
 from crt.errors import ConfigError
-from crt.evaluation.sampling import Answer, Answered, Unit
+from crt.evaluation.sampling import Answered, Unit
 from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import ModelFiles, model_files, with_weights
 from crt.sampling.policy import respond
@@ -57,15 +57,14 @@ class Local:
         for unit in units:
             prompts = [render(problem, self.template, self.budget) for problem in unit.problems]
             groups = respond(
-                prompts, self.sampler, self.files.tokenizer, self.files.ends, unit.copies, unit.seed
+                prompts,
+                self.sampler,
+                self.files.tokenizer,
+                self.files.eos_token_ids,
+                unit.num_samples,
+                unit.seed,
             )
-            yield (
-                unit,
-                [
-                    [Answer(one.text, one.tokens, one.stop, prompt.opens_thinking) for one in group]
-                    for prompt, group in zip(prompts, groups, strict=True)
-                ],
-            )
+            yield unit, groups
 
 
 def local(
@@ -92,7 +91,7 @@ def local(
     fitted = settings.model_copy(update={"max_tokens": cap})
     chosen = choose_engine(engine, files)
     sampler, dtype = sampler_for(chosen, files, model, fitted, cap + longest)
-    rows = rows or sampler.rows(longest)
+    rows = rows or sampler.batch_size(longest)
     found = Local(files, dtype, chosen, template, budget, sampler, rows, cap)
     return found, [*template.notes, *notes]
 
@@ -124,4 +123,4 @@ def sampler_for(
             model.dtype
         )
     loaded = with_weights(files, model.dtype, model.trust_remote_code)
-    return InProcess(loaded.model, files.ends, how), loaded.dtype
+    return InProcess(loaded.model, files.eos_token_ids, how), loaded.dtype

@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 from crt.algorithm.metrics import zip_ratio
 from crt.data.datasets import Loaded, digest
-from crt.evaluation.records import Record, Stop, clean, tokens_of
+from crt.evaluation.records import Record, clean, tokens_of
 from crt.evaluation.store import Store
 from crt.grading.grader import Grade, Grader, item_of
+from crt.sampling.policy import Response
 from crt.types import Problem
 
 
@@ -20,21 +21,11 @@ class Unit:
     data: str
     problems: tuple[Problem, ...]
     first: int  # rollout
-    copies: int
+    num_samples: int
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response as a backend gives it; what it does not say is None."""
-
-    text: str
-    tokens: int | None
-    stop: Stop | None
-    opens_thinking: bool = False
-
-
-Answered = tuple[Unit, Sequence[Sequence[Answer]]]  # for each problem, for each rollout
+Answered = tuple[Unit, Sequence[Sequence[Response]]]  # for each problem, for each rollout
 
 
 class Backend(Protocol):
@@ -73,15 +64,15 @@ def plan(sets: Sequence[Loaded], rollouts: int, rows: int, seed: int) -> list[Un
     that was cut off anywhere gives what an uninterrupted one gives.
     """
     units: list[Unit] = []
-    copies = min(rollouts, rows)
+    num_samples = min(rollouts, rows)
     step = max(1, rows // rollouts)
     for place, each in enumerate(sets):
         for start in range(0, len(each), step):
             problems = each.problems[start : start + step]
-            for first in range(0, rollouts, copies):
+            for first in range(0, rollouts, num_samples):
                 name = f"{place:03d}-{start:07d}-{first:05d}"
                 own = seed_of(seed, each.name, problems[0].id, first)
-                count = min(copies, rollouts - first)
+                count = min(num_samples, rollouts - first)
                 units.append(Unit(name, each.name, problems, first, count, own))
     return units
 
@@ -102,7 +93,7 @@ def run(
 
     `tell` hears of every unit: how many responses and how many tokens it has.
     """
-    sizes = {unit.name: len(unit.problems) * unit.copies for unit in units}
+    sizes = {unit.name: len(unit.problems) * unit.num_samples for unit in units}
     whole, damaged = store.done(sizes)
     for name in whole:
         tell(sizes[name], 0)
@@ -115,7 +106,7 @@ def run(
     return damaged
 
 
-def graded(unit: Unit, answers: Sequence[Sequence[Answer]], grader: Grader) -> list[Record]:
+def graded(unit: Unit, answers: Sequence[Sequence[Response]], grader: Grader) -> list[Record]:
     """A unit's answers with their verdicts."""
     told = [
         (problem, unit.first + offset, answer)
@@ -129,7 +120,7 @@ def graded(unit: Unit, answers: Sequence[Sequence[Answer]], grader: Grader) -> l
     ]
 
 
-def record(data: str, problem_id: str, rollout: int, answer: Answer, grade: Grade) -> Record:
+def record(data: str, problem_id: str, rollout: int, answer: Response, grade: Grade) -> Record:
     """One answer as it is kept."""
     text = clean(answer.text)
     return Record(
@@ -137,7 +128,7 @@ def record(data: str, problem_id: str, rollout: int, answer: Answer, grade: Grad
         problem_id,
         rollout,
         text,
-        answer.tokens,
+        answer.length,
         answer.stop,
         grade.verdict,
         None if grade.extracted is None else clean(grade.extracted),

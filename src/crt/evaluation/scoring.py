@@ -12,11 +12,12 @@ from crt.errors import DataError
 from crt.evaluation.completions import Completion, Scoring, read_completions
 from crt.evaluation.manifest import manifest, prompt_part
 from crt.evaluation.records import Record
-from crt.evaluation.sampling import Answer, record
+from crt.evaluation.sampling import record
 from crt.evaluation.sets import load_sets
 from crt.evaluation.store import Evaluation, evaluation_of, opened
 from crt.grading.grader import Grader, item_of
 from crt.io import sha256
+from crt.sampling.policy import Response
 
 CHUNK = 2000  # completions graded together
 
@@ -60,7 +61,7 @@ def graded(completions: Sequence[Completion]) -> Iterator[Record]:
             for each, grade in zip(chunk, grader.grade_many(items), strict=True):
                 key = (each.data, each.problem.id)
                 seen[key] = seen.get(key, -1) + 1
-                answer = Answer(each.text, each.tokens, each.stop)
+                answer = Response(each.text, each.tokens, each.stop)
                 yield record(each.data, each.problem.id, seen[key], answer, grade)
 
 

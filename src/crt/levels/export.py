@@ -119,7 +119,7 @@ def _fill(folder: Path, loaded: LoadedModel, family: Family, card: str) -> None:
             settings.temperature = family.measured.temperature
             settings.top_p = family.measured.top_p
         settings.max_new_tokens = family.measured.max_tokens
-        settings.eos_token_id = list(loaded.files.ends)
+        settings.eos_token_id = list(loaded.files.eos_token_ids)
     loaded.model.save_pretrained(folder, safe_serialization=True)
     loaded.tokenizer.save_pretrained(folder)
     write_text(folder / "README.md", card)

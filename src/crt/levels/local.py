@@ -387,7 +387,7 @@ def load_local_engine(
         capacity = min(settings.context or MOST_POSITIONS, longest)
         fit = CACHE_BYTES // (len(models) * capacity * cache_bytes(loaded.model))
         rows = max(1, min(settings.slots, fit))
-        batch = ContinuousBatch(loaded.model, rows, capacity, frozenset(loaded.files.ends))
+        batch = ContinuousBatch(loaded.model, rows, capacity, frozenset(loaded.files.eos_token_ids))
         thread = BatchThread(batch, settings.queue, name)
         levels[name] = LocalLevel(loaded, _template(loaded, family), thread)
         note(f"{name}: {rows} responses at once of up to {capacity} tokens, {loaded.dtype}")

@@ -253,7 +253,7 @@ def _vocabulary(level: Level, file: Path) -> Vocabulary:
     files = model_files(where, revision=level.revision)
     check_weights(level, files.hash, where, file)
     tokenizer = files.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
-    return Vocabulary(tokenizer, frozenset(files.ends))
+    return Vocabulary(tokenizer, frozenset(files.eos_token_ids))
 
 
 def free_ports(count: int) -> list[int]:

@@ -32,12 +32,12 @@ class Sampler(Protocol):
     """A policy that continues prompts; what it says to one depends on the seed, not on the rest."""
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> "list[list[Sample]]":
-        """`copies` samples of every prompt, given as token ids."""
+        """`num_samples` samples of every prompt, given as token ids."""
         ...
 
-    def rows(self, longest_prompt: int) -> int:
+    def batch_size(self, longest_prompt: int) -> int:
         """Samples it draws well at once after prompts of at most so many tokens."""
         ...
 
@@ -45,11 +45,11 @@ class Sampler(Protocol):
 class InProcess:
     """The fast sampler on a model in this process, which may be in training."""
 
-    def __init__(self, model: Any, ends: Collection[int], sampling: Sampling) -> None:
-        self.model, self.ends, self.sampling = model, ends, sampling
+    def __init__(self, model: Any, eos_token_ids: Collection[int], sampling: Sampling) -> None:
+        self.model, self.eos_token_ids, self.sampling = model, eos_token_ids, sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> "list[list[Sample]]":
         """One batch; every prompt has its own stream of random numbers."""
         import torch
@@ -62,9 +62,9 @@ class InProcess:
             return sample(
                 self.model,
                 prompts,
-                copies,
+                num_samples,
                 self.sampling.max_tokens,
-                self.ends,
+                self.eos_token_ids,
                 generator=[torch.Generator().manual_seed(own) for own in own_seeds(prompts, seed)],
                 temperature=self.sampling.temperature,
                 top_p=self.sampling.top_p,
@@ -72,7 +72,7 @@ class InProcess:
         finally:
             self.model.train(was_training)
 
-    def rows(self, longest_prompt: int) -> int:
+    def batch_size(self, longest_prompt: int) -> int:
         """As many as there is room for."""
         positions = longest_prompt + self.sampling.max_tokens
         return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))

@@ -31,7 +31,7 @@ class ModelFiles:
     name: str
     folder: Path
     tokenizer: "PreTrainedTokenizerBase"
-    ends: tuple[int, ...]  # tokens that end a response
+    eos_token_ids: tuple[int, ...]  # tokens that end a response
     context: int | None  # positions the model was made for
     hash: str  # of the weights
     adapter: bool
@@ -101,8 +101,8 @@ def model_files(
     at = folder if has_words else body
     tokenizer = load_tokenizer(at, trust_remote_code)
     context = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    ends = ends_of(body, tokenizer)
-    return ModelFiles(name, folder, tokenizer, ends, context, found, _is_adapter(folder))
+    eos_token_ids = eos_token_ids_of(body, tokenizer)
+    return ModelFiles(name, folder, tokenizer, eos_token_ids, context, found, _is_adapter(folder))
 
 
 def load_tokenizer(folder: Path, trust_remote_code: bool = False) -> "PreTrainedTokenizerBase":
@@ -172,14 +172,14 @@ def base_of(folder: Path) -> str:
     return name
 
 
-def ends_of(folder: Path, tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
+def eos_token_ids_of(folder: Path, tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
     """The tokens that end a response: the model's own and the tokenizer's."""
     named = [_eos_in(folder / name) for name in ("generation_config.json", "config.json")]
-    own = next((ends for ends in named if ends), [])
-    ends = {end for end in (*own, tokenizer.eos_token_id) if isinstance(end, int)}
-    if not ends:
+    own = next((ids for ids in named if ids), [])
+    eos_token_ids = {end for end in (*own, tokenizer.eos_token_id) if isinstance(end, int)}
+    if not eos_token_ids:
         raise EngineError(f"{folder} names no token that ends a response (eos_token_id).")
-    return tuple(sorted(ends))
+    return tuple(sorted(eos_token_ids))
 
 
 def cache_bytes(model: "PreTrainedModel") -> int:

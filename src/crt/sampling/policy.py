@@ -1,97 +1,129 @@
-"""A model that answers problems: prompts in, responses or graded rollouts out."""
+"""The one place that samples, decodes and grades: problems in, graded rollouts out."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from crt.data.prompts import Prompt, Template, render
 from crt.grading.grader import Grader, item_of
 from crt.sampling.base import Sampler
-from crt.types import Problem, Rollout
+from crt.types import Problem, Rollout, Stop
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What was written, in how many tokens (the one that ended it counts), and how it stopped."""
+    """A response before it is graded; None is what its source does not say."""
 
     text: str
-    tokens: int
-    stop: Literal["eos", "length"]
+    length: int | None  # generated tokens, the one that ended it included
+    stop: Stop | None
+    opens_thinking: bool = False  # the prompt ended inside <think>
+
+
+class Policy:
+    """A model that answers problems: its sampler, its prompts and the grader."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        eos_token_ids: Collection[int],
+        template: Template,
+        grader: Grader,
+    ) -> None:
+        self.sampler, self.template, self.grader = sampler, template, grader
+        self.eos_token_ids = frozenset(eos_token_ids)
+
+    def rollouts(self, problems: Sequence[Problem], num_samples: int, *seeds: int) -> list[Rollout]:
+        """`num_samples` graded responses per problem, in order; the seeds decide what is drawn.
+
+        What is drawn for a problem does not depend on the problems asked with it.
+        """
+        prompts = [render(problem, self.template) for problem in problems]
+        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+        size = max(1, self.sampler.batch_size(longest) // num_samples)
+        seed = mix_seeds(*seeds)
+        rollouts: list[Rollout] = []
+        for first in range(0, len(problems), size):
+            part = slice(first, first + size)
+            groups = respond(
+                prompts[part],
+                self.sampler,
+                self.template.tokenizer,
+                self.eos_token_ids,
+                num_samples,
+                seed,
+            )
+            rollouts += grade_responses(problems[part], groups, self.grader)
+        return rollouts
 
 
 def respond(
     prompts: Sequence[Prompt],
     sampler: Sampler,
     tokenizer: Any,
-    ends: Collection[int],
-    copies: int,
+    eos_token_ids: Collection[int],
+    num_samples: int,
     seed: int,
 ) -> list[list[Response]]:
-    """`copies` responses to each prompt."""
-    groups = sampler([prompt.token_ids for prompt in prompts], copies, seed)
+    """`num_samples` responses per prompt, sampled together and decoded."""
+    groups = sampler([prompt.token_ids for prompt in prompts], num_samples, seed)
     return [
         [
             Response(
-                response_text(tokenizer, one.tokens, ends),
-                # an engine may keep the ending token to itself: it was generated all the same
-                len(one.tokens) + (one.stop == "eos" and not set(one.tokens[-1:]) & set(ends)),
-                one.stop,
+                decode_response(tokenizer, sample.tokens, eos_token_ids),
+                response_length(sample.tokens, sample.stop, eos_token_ids),
+                sample.stop,
+                prompt.opens_thinking,
             )
-            for one in group
+            for sample in group
         ]
-        for group in groups
+        for prompt, group in zip(prompts, groups, strict=True)
     ]
 
 
-class Policy:
-    """A sampler with its prompts and the grader."""
-
-    def __init__(
-        self, sampler: Sampler, ends: Collection[int], template: Template, grader: Grader
-    ) -> None:
-        self.sampler, self.template, self.grader = sampler, template, grader
-        self.ends = frozenset(ends)
-
-    def rollouts(self, problems: Sequence[Problem], copies: int, *seeds: int) -> list[Rollout]:
-        """`copies` graded responses to each problem, in order; the seeds decide what is drawn.
-
-        What is drawn for a problem does not depend on the problems asked with it.
-        """
-        prompts = [render(problem, self.template) for problem in problems]
-        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
-        size = max(1, self.sampler.rows(longest) // copies)
-        drawn: list[Rollout] = []
-        for first in range(0, len(problems), size):
-            some = slice(first, first + size)
-            drawn += self._some(problems[some], prompts[some], copies, mixed(*seeds))
-        return drawn
-
-    def _some(
-        self, problems: Sequence[Problem], prompts: Sequence[Prompt], copies: int, seed: int
-    ) -> list[Rollout]:
-        groups = respond(prompts, self.sampler, self.template.tokenizer, self.ends, copies, seed)
-        told = [
-            (problem, prompt, one)
-            for problem, prompt, group in zip(problems, prompts, groups, strict=True)
-            for one in group
-        ]
-        grades = self.grader.grade_many(
-            item_of(one.text, problem, prompt.opens_thinking) for problem, prompt, one in told
+def grade_responses(
+    problems: Sequence[Problem], groups: Sequence[Sequence[Response]], grader: Grader
+) -> list[Rollout]:
+    """The responses to each problem with their verdicts, in order."""
+    pairs = [
+        (problem, index, response)
+        for problem, group in zip(problems, groups, strict=True)
+        for index, response in enumerate(group)
+    ]
+    grades = grader.grade_many(
+        item_of(response.text, problem, response.opens_thinking) for problem, _, response in pairs
+    )
+    return [
+        Rollout(
+            problem.id,
+            response.text,
+            response.length,
+            response.stop,
+            grade.verdict,
+            grade.extracted,
+            reason=grade.reason,
+            index=index,
         )
-        return [
-            Rollout(problem.id, one.text, one.tokens, one.stop, grade.verdict, grade.extracted)
-            for (problem, _, one), grade in zip(told, grades, strict=True)
-        ]
+        for (problem, index, response), grade in zip(pairs, grades, strict=True)
+    ]
 
 
-def mixed(*seeds: int) -> int:
+def decode_response(
+    tokenizer: Any, token_ids: Sequence[int], eos_token_ids: Collection[int]
+) -> str:
+    """The text without the token that ended it; `<think>` stays, special token or not."""
+    ended = bool(token_ids) and token_ids[-1] in eos_token_ids
+    return tokenizer.decode(list(token_ids[:-1] if ended else token_ids), skip_special_tokens=False)
+
+
+def response_length(token_ids: Sequence[int], stop: Stop, eos_token_ids: Collection[int]) -> int:
+    """Generated tokens. An engine may keep the ending token to itself: it was generated too."""
+    kept_back = stop == "eos" and not (token_ids and token_ids[-1] in eos_token_ids)
+    return len(token_ids) + kept_back
+
+
+def mix_seeds(*seeds: int) -> int:
     """One seed of 63 bits from several, another for every combination."""
     return int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def response_text(tokenizer: Any, tokens: Sequence[int], ends: Collection[int]) -> str:
-    """What was written, without the token that ended it; `<think>` stays, whatever kind it is."""
-    kept = list(tokens[:-1] if tokens and tokens[-1] in ends else tokens)
-    return tokenizer.decode(kept, skip_special_tokens=False)

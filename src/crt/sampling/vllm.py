@@ -44,7 +44,7 @@ class VllmSampler:
             self.options["distributed_executor_backend"] = "external_launcher"
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> list[list[Sample]]:
         """vLLM gives the k-th sample of a prompt the prompt's seed plus k."""
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
@@ -52,11 +52,11 @@ class VllmSampler:
         greedy = self.sampling.temperature == 0  # vLLM refuses several greedy samples: all alike
         how = [
             SamplingParams(
-                n=1 if greedy else copies,
+                n=1 if greedy else num_samples,
                 temperature=self.sampling.temperature,
                 top_p=self.sampling.top_p,
                 max_tokens=self.sampling.max_tokens,
-                stop_token_ids=list(self.files.ends),
+                stop_token_ids=list(self.files.eos_token_ids),
                 seed=own % LARGEST_SEED,
                 logprobs=0,  # of the token itself and no other
             )
@@ -65,9 +65,9 @@ class VllmSampler:
         asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
         told = self._loaded().generate(asked, how, use_tqdm=False)
         groups = [[_sample(output) for output in each.outputs] for each in told]
-        return [group * copies for group in groups] if greedy else groups
+        return [group * num_samples for group in groups] if greedy else groups
 
-    def rows(self, longest_prompt: int) -> int:
+    def batch_size(self, longest_prompt: int) -> int:
         """Whatever their length."""
         return ROWS
 
@@ -94,41 +94,43 @@ class TrainersVllm:
     is one for all.
     """
 
-    def __init__(self, trainer: "GRPOTrainer", ends: Collection[int], sampling: Sampling) -> None:
+    def __init__(
+        self, trainer: "GRPOTrainer", eos_token_ids: Collection[int], sampling: Sampling
+    ) -> None:
         self.trainer: Any = trainer
-        self.ends, self.sampling = ends, sampling
+        self.eos_token_ids, self.sampling = eos_token_ids, sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer
         if (
-            self.sampling.temperature == 0 and copies > 1
+            self.sampling.temperature == 0 and num_samples > 1
         ):  # vLLM refuses several greedy samples: all alike
-            return [group * copies for group in self(prompts, 1, seed)]
+            return [group * num_samples for group in self(prompts, 1, seed)]
         if trainer.state.global_step != trainer._last_loaded_step:
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
-        filler = list(prompts[0]) if prompts else [next(iter(self.ends))]
+        filler = list(prompts[0]) if prompts else [next(iter(self.eos_token_ids))]
         missing = _most(len(prompts)) - len(prompts)
-        asked = [list(ids) for ids in [*prompts, *[filler] * missing] for _ in range(copies)]
+        asked = [list(ids) for ids in [*prompts, *[filler] * missing] for _ in range(num_samples)]
         with sampling_set(trainer.vllm_generation, self.sampling) as engine:
             _, tokens, logprobs, _ = engine.generate(
-                prompts=asked, images=None, num_generations=copies
+                prompts=asked, images=None, num_generations=num_samples
             )
         drawn = [
             Sample(list(ids), [each[0] for each in of], self._stop(ids))
             for ids, of in zip(tokens, logprobs, strict=True)
         ]
-        return [drawn[i * copies : (i + 1) * copies] for i in range(len(prompts))]
+        return [drawn[i * num_samples : (i + 1) * num_samples] for i in range(len(prompts))]
 
-    def rows(self, longest_prompt: int) -> int:
+    def batch_size(self, longest_prompt: int) -> int:
         """All in one call, so that every process calls equally often."""
         return 2**31
 
     def _stop(self, tokens: Sequence[int]) -> Any:
-        return "eos" if tokens and tokens[-1] in self.ends else "length"
+        return "eos" if tokens and tokens[-1] in self.eos_token_ids else "length"
 
 
 def own_dtype(folder: Path) -> str:

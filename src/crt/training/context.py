@@ -126,8 +126,10 @@ class RunContext:
         sampling: Sampling | None = None,
     ) -> Policy:
         """A model that answers problems as in training, or otherwise, or elsewhere."""
-        sampler = sampler or InProcess(model.model, model.files.ends, sampling or self.sampling)
-        return Policy(sampler, model.files.ends, template or self.template, self.grader)
+        sampler = sampler or InProcess(
+            model.model, model.files.eos_token_ids, sampling or self.sampling
+        )
+        return Policy(sampler, model.files.eos_token_ids, template or self.template, self.grader)
 
     def frozen(self, model: LoadedModel, sampling: Sampling) -> Sampler | None:
         """The engine's own sampler of a model that stays as it is, if it has one."""
@@ -177,7 +179,7 @@ class RunContext:
             "grader": GRADER_VERSION,
         } | ({"engine": "vllm"} if vllm else {})
 
-    def measured(self, policy: Policy, copies: int, step: int, draw: int = 1) -> list[Rollout]:
+    def measured(self, policy: Policy, num_samples: int, step: int, draw: int = 1) -> list[Rollout]:
         """Rollouts of a policy on the validation problems.
 
         Every step and every `draw` has its own stream of random numbers: neighbouring policies say
@@ -185,7 +187,7 @@ class RunContext:
         process draws for its share of the problems, and all get the whole.
         """
         mine = self.problems[1][self.ranks.rank :: self.ranks.count]
-        return self.ranks.gathered(policy.rollouts(mine, copies, self.config.seed, draw, step))
+        return self.ranks.gathered(policy.rollouts(mine, num_samples, self.config.seed, draw, step))
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems, sampled as checkpoints are there."""

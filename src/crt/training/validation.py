@@ -124,14 +124,14 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage:
 
     The record's `final` says at the end of which stage it was made.
     """
-    folder, copies = run.checkpoint(step), run.config.validation.final_rollouts
+    folder, num_samples = run.checkpoint(step), run.config.validation.final_rollouts
     asked = len(context.problems[1])
-    context.say(f"Measuring {folder.name} again on {asked} problems × {copies}.")
+    context.say(f"Measuring {folder.name} again on {asked} problems × {num_samples}.")
     model = context.load(str(folder))
     how = context.validation_sampling
     engine = context.frozen(model, how)
     policy = context.policy(model, sampler=engine, sampling=how)
-    rollouts = context.measured(policy, copies, step, FINAL_DRAW)
+    rollouts = context.measured(policy, num_samples, step, FINAL_DRAW)
     context.release()
     batch, left_out = batch_of(rollouts, run.config.grading.truncated)
     if context.ranks.writes:

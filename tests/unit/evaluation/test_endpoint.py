@@ -103,7 +103,7 @@ def test_thinking_that_the_server_took_out_is_put_back():
     whole = answer_of(answered({"content": "\\boxed{1}", "reasoning_content": "hm"}), False)
     assert whole.text == "<think>\nhm\n</think>\n\\boxed{1}"
     cut = answer_of(answered({"content": None, "reasoning": "hm"}, "length"), False)
-    assert (cut.text, cut.stop, cut.tokens) == ("<think>\nhm", "length", None)
+    assert (cut.text, cut.stop, cut.length) == ("<think>\nhm", "length", None)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_an_answer_without_its_parts_is_half_an_answer(told):
     "usage", [None, {}, {"completion_tokens": "9"}, {"completion_tokens": True}]
 )
 def test_a_count_that_is_not_there_is_unknown(usage):
-    assert answer_of(answered({"content": "a"}, usage=usage), False).tokens is None
+    assert answer_of(answered({"content": "a"}, usage=usage), False).length is None
 
 
 def test_addresses():

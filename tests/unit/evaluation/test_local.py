@@ -37,9 +37,9 @@ def test_tokens_are_counted_with_the_end_and_the_cap_is_kept(tiny, sets):
     for answer in answers:
         written = len(encode(answer.text, add_special_tokens=False))
         if answer.stop == "length":
-            assert written <= answer.tokens == 30
+            assert written <= answer.length == 30
         else:
-            assert written + 1 <= answer.tokens <= 30  # special tokens in between are not text
+            assert written + 1 <= answer.length <= 30  # special tokens in between are not text
     assert {answer.stop for answer in answers} == {"eos", "length"}
 
 
@@ -56,11 +56,14 @@ def test_units_depend_on_what_they_hold_and_cover_everything_once(sets):
     for rows in (1, 2, 4, 7, 100):
         units = plan(sets, 4, rows, seed=0)
         asked = [
-            (p.id, r) for u in units for p in u.problems for r in range(u.first, u.first + u.copies)
+            (p.id, r)
+            for u in units
+            for p in u.problems
+            for r in range(u.first, u.first + u.num_samples)
         ]
         assert sorted(asked) == [(f"p{i}", r) for i in range(6) for r in range(4)]
         assert len({unit.seed for unit in units}) == len(units)
-        assert all(len(unit.problems) * unit.copies <= max(rows, 1) for unit in units)
+        assert all(len(unit.problems) * unit.num_samples <= max(rows, 1) for unit in units)
     one, other = (plan(sets, 4, 4, seed) for seed in (0, 1))
     assert all(a.seed != b.seed for a, b in zip(one, other, strict=True))
 
@@ -99,7 +102,7 @@ def test_vllm_answers_the_same_units(tiny, sets, monkeypatch):
     assert [len(group) for group in answers] == [2] * 6
     assert found.model()["engine"] == "vllm" and engine.dtype == "float32"
     for answer in (answer for group in answers for answer in group):
-        assert answer.tokens == 30 if answer.stop == "length" else answer.tokens <= 30
+        assert answer.length == 30 if answer.stop == "length" else answer.length <= 30
     assert [params.max_tokens for _, params in engine.asked] == [how.max_tokens] * 6
 
 

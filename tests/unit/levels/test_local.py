@@ -27,7 +27,9 @@ def pocket():
 
 
 def batch_of(loaded, batch_size=4, capacity=512):
-    return ContinuousBatch(loaded.model, batch_size, capacity, frozenset(loaded.files.ends))
+    return ContinuousBatch(
+        loaded.model, batch_size, capacity, frozenset(loaded.files.eos_token_ids)
+    )
 
 
 def finish(batch, waiting=()):

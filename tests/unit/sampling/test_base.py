@@ -96,10 +96,10 @@ def test_a_model_in_training_stays_in_training(model):
 
 def test_rows_fit_the_memory_for_keys_and_values(model, monkeypatch):
     sampler = InProcess(model, [END], Sampling(max_tokens=90))
-    assert sampler.rows(10) == MOST_ROWS
+    assert sampler.batch_size(10) == MOST_ROWS
     # keys and values of 8 float32 each: 64 bytes a position, 100 positions a row
     monkeypatch.setattr("crt.sampling.base.CACHE_BYTES", 64 * 100 * 7)
-    assert sampler.rows(10) == 7
+    assert sampler.batch_size(10) == 7
 
 
 def test_what_vllm_is_asked(vllm):

@@ -80,7 +80,9 @@ def test_weights_tokenizer_and_the_end_of_a_turn(tmp_path, cache):
     assert torch.equal(
         weights["lm_head.weight"], torch.tensor(expected["output.weight"]).bfloat16()
     )
-    assert loaded.files.ends == (2,)  # <|im_end|>, although the family's own end is <|endoftext|>
+    assert loaded.files.eos_token_ids == (
+        2,
+    )  # <|im_end|>, although the family's own end is <|endoftext|>
     assert loaded.tokenizer.encode("abc") == [11, 5]  # ab, c
 
 

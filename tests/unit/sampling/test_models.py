@@ -47,7 +47,7 @@ def folder(tmp_path):
 
 def test_a_folder(folder):
     found = load_model(str(folder))
-    assert found.files.ends == (1,)
+    assert found.files.eos_token_ids == (1,)
     assert found.files.context == 64
     assert found.dtype == "float32" and not found.model.training
     assert found.hash == weights_hash(folder)
@@ -73,7 +73,7 @@ def test_the_hash_is_of_the_weights_and_not_of_the_name(folder, tmp_path):
 
 def test_several_ends(folder):
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 3]}))
-    assert load_model(str(folder)).files.ends == (1, 3)
+    assert load_model(str(folder)).files.eos_token_ids == (1, 3)
 
 
 def test_another_dtype(folder):

@@ -5,7 +5,7 @@ from typing import Any
 from crt.data.prompts import Prompt
 from crt.grading.grader import item_of
 from crt.sampling.models import LoadedModel
-from crt.sampling.policy import response_text
+from crt.sampling.policy import decode_response
 from crt.training.context import RunContext
 from crt.types import Problem, Verdict
 
@@ -30,8 +30,8 @@ class Correctness:
         self, completion_ids: Any, problem_id: Any, log_extra: Any, **_: Any
     ) -> list[float | None]:
         """1 for correct, 0 for wrong or no answer, None for what could not be graded."""
-        tokenizer, ends = self.policy.tokenizer, self.policy.files.ends
-        texts = [response_text(tokenizer, ids, ends) for ids in completion_ids]
+        tokenizer, eos_token_ids = self.policy.tokenizer, self.policy.files.eos_token_ids
+        texts = [decode_response(tokenizer, ids, eos_token_ids) for ids in completion_ids]
         grades = self.context.grader.grade_many(
             item_of(text, self.problems[name], self.opens_thinking[name])
             for text, name in zip(texts, problem_id, strict=True)

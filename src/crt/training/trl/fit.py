@@ -66,10 +66,10 @@ def fit(
     def measure(step: int) -> dict[str, Any]:
         sampling = context.validation_sampling
         if trainer.use_vllm:
-            sampler: Sampler = TrainersVllm(trainer, policy.files.ends, sampling)
+            sampler: Sampler = TrainersVllm(trainer, policy.files.eos_token_ids, sampling)
         else:
             model = material.sampling_model.current(trainer)
-            sampler = InProcess(model, policy.files.ends, sampling)
+            sampler = InProcess(model, policy.files.eos_token_ids, sampling)
         return measured(context, context.policy(policy, sampler=sampler), step, floor)
 
     recorder = Recorder(

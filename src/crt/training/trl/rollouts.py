@@ -94,7 +94,7 @@ class FastRollouts:
         """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
         prompts = [self.token_ids[_key(each)] for each in messages]
         groups = [len(list(group)) for _, group in groupby(prompts)]
-        copies = groups[0] if len(set(groups)) == 1 else 1  # a group split over ranks is ragged
+        num_samples = groups[0] if len(set(groups)) == 1 else 1
         if self.frozen is not None:
             model: Any = self.frozen.to(trainer.accelerator.device)  # pyright: ignore[reportArgumentType]
         elif self.model is not None:
@@ -105,8 +105,8 @@ class FastRollouts:
         model.eval()
         rollouts = sample(
             model,
-            prompts[::copies],
-            copies,
+            prompts[::num_samples],
+            num_samples,
             self.max_tokens,
             trainer.eos_token_ids,
             generator=self._generator(trainer.state.global_step, trainer.accelerator.process_index),

@@ -48,7 +48,7 @@ def adapter_tensors(saved: Path) -> dict[str, Any]:
         if ".lora_" not in name:
             continue
         if isinstance(tensor, DTensor):
-            # the last dimension of the mesh shards, those before it hold copies
+            # the last dimension of the mesh shards, those before it hold num_samples
             ranks = tensor.device_mesh.mesh.flatten(0, -1).tolist()
             ranks = ranks[: tensor.device_mesh.mesh.shape[-1]]
             place: Any = tensor.placements[-1]

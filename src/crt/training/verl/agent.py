@@ -30,7 +30,7 @@ class PromptAgent(AgentLoopBase):
                 sampling_params={
                     **sampling_params,
                     "max_tokens": max_tokens,
-                    "stop_token_ids": list(self.config.crt.ends),
+                    "stop_token_ids": list(self.config.crt.eos_token_ids),
                 },
             )
         tokens = list(output.token_ids)[:max_tokens]

@@ -90,7 +90,7 @@ def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> C
         whole = merged_folder(model, run / STATE / MERGED, about.folder, options)
         about = replace(about, folder=whole.absolute(), adapter=None)
     words = verl.sampling(context.config, about)
-    return ClusterSampler(words, model.files.ends, sampling)
+    return ClusterSampler(words, model.files.eos_token_ids, sampling)
 
 
 BACKEND = Backend(without_weights, sampler_of)
@@ -106,7 +106,9 @@ def described(context: RunContext, model: LoadedModel) -> verl.Model:
         )
     if model.files.adapter:
         folder, adapter = model_folder(base_of(folder)).absolute(), folder
-    return verl.Model(folder, model.dtype, longest_prompt(context), model.files.ends, adapter)
+    return verl.Model(
+        folder, model.dtype, longest_prompt(context), model.files.eos_token_ids, adapter
+    )
 
 
 @cache

@@ -30,7 +30,7 @@ class Model:
     folder: Path
     dtype: str
     longest_prompt: int
-    ends: tuple[int, ...] = ()  # tokens that end a response
+    eos_token_ids: tuple[int, ...] = ()  # tokens that end a response
     adapter: Path | None = None  # on `folder`, to be trained on
 
 
@@ -55,7 +55,11 @@ def training(
         | _lora(config, model)
         | flat(config.verl)
         | _loop(config, folder, stage)
-        | {"+crt.run": str(run), "+crt.stage": stage.number, "+crt.ends": list(model.ends)}
+        | {
+            "+crt.run": str(run),
+            "+crt.stage": stage.number,
+            "+crt.eos_token_ids": list(model.eos_token_ids),
+        }
         | {f"+crt.objective.{name}": value for name, value in described(stage.objective).items()}
         | {f"{VARIABLES}.{MODULES}": modules(os.environ.get(MODULES, ""), PLUGIN)}
     )

@@ -11,7 +11,7 @@ from verl.experimental.reward_loop.reward_manager.base import (  # pyright: igno
 from crt.grading.grader import Grader
 from crt.run import Run
 from crt.sampling.models import load_tokenizer
-from crt.sampling.policy import response_text
+from crt.sampling.policy import decode_response
 from crt.training.verl.data import problem_of
 from crt.types import Verdict
 
@@ -27,14 +27,14 @@ class Correctness(RewardManagerBase):
             Path(config.actor_rollout_ref.model.path),
             config.actor_rollout_ref.model.trust_remote_code,
         )
-        self.ends = frozenset(config.crt.ends)
+        self.eos_token_ids = frozenset(config.crt.eos_token_ids)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """verl's form of a reward."""
         item = data[-1]
         tokens = item.batch["responses"].tolist()
         info = item.non_tensor_batch["extra_info"]
-        text = response_text(self.words, tokens, self.ends)
+        text = decode_response(self.words, tokens, self.eos_token_ids)
         grade = await asyncio.to_thread(
             self.grader.grade_problem, text, problem_of(info), bool(info["opens_thinking"])
         )
@@ -47,6 +47,6 @@ class Correctness(RewardManagerBase):
                 "extracted": grade.extracted,
                 "text": text,
                 "tokens": len(tokens),
-                "stop": "eos" if tokens and tokens[-1] in self.ends else "length",
+                "stop": "eos" if tokens and tokens[-1] in self.eos_token_ids else "length",
             },
         }

@@ -21,18 +21,20 @@ LARGEST_SEED = 2**31
 class ClusterSampler:
     """Servers that start when first asked; every sample has a seed of its own."""
 
-    def __init__(self, overrides: Overrides, ends: Collection[int], sampling: Sampling) -> None:
+    def __init__(
+        self, overrides: Overrides, eos_token_ids: Collection[int], sampling: Sampling
+    ) -> None:
         self.overrides, self.sampling = overrides, sampling
-        self.ends = frozenset(ends)
+        self.eos_token_ids = frozenset(eos_token_ids)
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], copies: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> list[list[Sample]]:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
         asked = [
             (list(ids), (own + copy) % LARGEST_SEED)
             for ids, own in zip(prompts, own_seeds(prompts, seed), strict=True)
-            for copy in range(copies)
+            for copy in range(num_samples)
         ]
         try:
             drawn = asyncio.run(self._all(SERVERS.client(self.overrides), asked))
@@ -42,7 +44,7 @@ class ClusterSampler:
                 f"the cluster's rollout engine failed: {last[:300]}. What its processes said is "
                 "in Ray's logs: session_latest/logs below /tmp/ray, or below RAY_TMPDIR."
             ) from error
-        return [drawn[i * copies : (i + 1) * copies] for i in range(len(prompts))]
+        return [drawn[i * num_samples : (i + 1) * num_samples] for i in range(len(prompts))]
 
     async def _all(self, client: Any, asked: Sequence[tuple[list[int], int]]) -> list[Sample]:
         return await asyncio.gather(*(self._one(client, ids, seed) for ids, seed in asked))
@@ -55,16 +57,16 @@ class ClusterSampler:
                 "max_tokens": self.sampling.max_tokens,
                 "temperature": self.sampling.temperature,
                 "top_p": self.sampling.top_p,
-                "stop_token_ids": sorted(self.ends),
+                "stop_token_ids": sorted(self.eos_token_ids),
                 "seed": seed,
                 "logprobs": True,
             },
         )
         tokens = list(output.token_ids)
-        stop = "eos" if tokens and tokens[-1] in self.ends else "length"
+        stop = "eos" if tokens and tokens[-1] in self.eos_token_ids else "length"
         return Sample(tokens, list(output.log_probs or []), stop)
 
-    def rows(self, longest_prompt: int) -> int:
+    def batch_size(self, longest_prompt: int) -> int:
         """Whatever their length: the servers schedule them."""
         return ROWS
 

@@ -57,7 +57,7 @@ def test_the_objective_is_in_the_command():
     found = overrides(PrimalDual(tolerance=0.02))
     assert found["+crt.objective.type"] == "primal_dual"
     assert found["+crt.objective.tolerance"] == 0.02 and found["+crt.objective.multiplier"] == 1.0
-    assert found["+crt.ends"] == [7, 9]
+    assert found["+crt.eos_token_ids"] == [7, 9]
 
 
 def test_kl_and_loss_are_verls_own():
