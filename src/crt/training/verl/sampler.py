@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from crt.errors import EngineError
-from crt.sampling.base import Sampling, own_seeds
+from crt.sampling.base import Sampling, prompt_seeds
 from crt.sampling.hf import Sample
 from crt.training.verl.words import Overrides, words
 
@@ -33,7 +33,7 @@ class ClusterSampler:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
         asked = [
             (list(ids), (own + copy) % LARGEST_SEED)
-            for ids, own in zip(prompts, own_seeds(prompts, seed), strict=True)
+            for ids, own in zip(prompts, prompt_seeds(prompts, seed), strict=True)
             for copy in range(num_samples)
         ]
         try:

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.algorithm.registry import METHODS
 from crt.training.trl.trainer import CRTTrainer
 from crt.training.verl.hook import Row, decided, reference_columns, reference_of
-from crt.types import Verdict
+from crt.types import Rollout, Verdict
 
 NAMES = ("a", "b", "c")
 CORRECT = [[1, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]]
@@ -39,10 +38,13 @@ def through_trl(objective, frozen: Batch, estimator, truncated_as, budget=None):
     trainer = CRTTrainer.__new__(CRTTrainer)  # the model and the data have no part in it
     trainer.objective, trainer.reference = objective, frozen.select
     trainer.estimator, trainer.truncated_as = estimator, truncated_as
-    trainer._generated = [(row.problem_id, row.tokens, row.stop == "length") for row in rows(None)]
-    trainer._rewards = torch.tensor([float(one) for group in CORRECT for one in group])
-    trainer._budgets = [budget] * 12
-    return trainer._decide()[0].reshape(-1), trainer.objective
+    correct = [Verdict.CORRECT if one else Verdict.WRONG for group in CORRECT for one in group]
+    trainer.rollouts = [
+        Rollout(row.problem_id, "", row.tokens, row.stop, verdict, None, budget)
+        for row, verdict in zip(rows(None), correct, strict=True)
+    ]
+    trainer._decide()
+    return trainer.advantages.reshape(-1), trainer.objective
 
 
 @pytest.mark.parametrize("truncated_as", ["wrong", "grade", "mask"])
