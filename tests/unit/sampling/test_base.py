@@ -33,7 +33,7 @@ def model() -> LlamaForCausalLM:
 @pytest.fixture
 def vllm(monkeypatch):
     """Not vLLM itself, which needs a GPU, but its interface."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "support" / "fakes")
     monkeypatch.delitem(sys.modules, "vllm", raising=False)
     import vllm  # pyright: ignore[reportMissingImports]
 

@@ -249,7 +249,7 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective)
     for pack in (True, False):
         one = trainer(tmp_path, tokenizer, objective, steps=1, learning_rate=0.0, beta=0.5)
         if not pack:
-            stock = super(CRTTrainer, one)
+            stock = super(UnpaddedGRPOTrainer, one)
             one._prepare_inputs = stock._prepare_inputs
             one._get_per_token_logps_and_entropies = stock._get_per_token_logps_and_entropies
         kept = []

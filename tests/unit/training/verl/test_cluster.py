@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tiny_model import make_model
 
 from crt.algorithm.objectives import Shorten
 from crt.cli import main
@@ -23,6 +22,7 @@ from crt.training.verl.folder import Folder
 from crt.training.verl.hook import Row, decided
 from crt.training.verl.recorder import ClusterRecorder
 from crt.types import Rollout, Verdict
+from tests.support.tiny_model import make_model
 
 FIGURES = {
     "actor/pg_loss": 0.25,
