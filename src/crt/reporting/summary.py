@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from crt.algorithm.statistics import shortfall
-from crt.reporting.figure_rows import group_rows, main_groups, method_rows, sensitivity_rows
-from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
+from crt.reporting.load import (
+    EvaluationGroup,
+    ReportData,
+    RunView,
+    main_groups,
+    method_rows,
+    sensitivity_rows,
+)
 
 METHOD_NAMES = {
     "crt": "CRT in two stages",
@@ -134,7 +140,7 @@ def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
 
 
 def _records_sentence(run: RunView) -> str:
-    records = run.measured_records
+    records = run.records
     if not records:
         return "No checkpoint has been measured yet."
     step, row = list(records.items())[-1]
@@ -198,7 +204,7 @@ def base_accuracies(data: ReportData) -> str:
         for other in data.groups
         if other.run is run and other.points[0].step == 0 and other.points[0].metrics.get("acc")
     ]
-    records = list(run.measured_records.values())
+    records = list(run.records.values())
     if records and records[-1].get("reference_accuracy") is not None:
         accuracy = 100 * records[-1]["reference_accuracy"]
         measured.append((accuracy, f"{records[-1]['problems']:,} validation problems"))
@@ -210,18 +216,6 @@ def base_accuracies(data: ReportData) -> str:
         f"The base{of} was measured {len(measured)} times: {values}. The problems and the sampled "
         "responses differ, and so do the accuracies: compare within one measurement only."
     )
-
-
-def table(data: ReportData) -> list[Row]:
-    """The rows of the one table; with several runs each has its run's name before it."""
-    methods = method_rows(data)
-    if methods:
-        return methods
-    groups = main_groups(data)
-    rows = [row for group in groups for row in group_rows(group)]
-    if len(groups) == 1:
-        return rows
-    return [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
 
 
 def _points(value: float) -> str:

@@ -10,8 +10,15 @@ import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
 from crt.reporting import style
-from crt.reporting.figure_rows import ProblemTrajectories, checkpoint_groups, problem_trajectories
-from crt.reporting.load import EvaluationGroup, ProblemKey, ReportData, Row
+from crt.reporting.load import (
+    EvaluationGroup,
+    ProblemKey,
+    ProblemTrajectories,
+    ReportData,
+    Row,
+    checkpoint_groups,
+    problem_trajectories,
+)
 from crt.reporting.style import Figure, Spec, layer, tooltip
 
 CASES, FAILURES = "cases", "failures"

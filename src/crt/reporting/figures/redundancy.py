@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 
 from crt.reporting import style
-from crt.reporting.figure_rows import checkpoint_groups, group_rows, method_rows
-from crt.reporting.figures.labels import label_layers, place_labels
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, checkpoint_groups, group_rows, method_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "redundancy", "Redundancy against length"
@@ -31,9 +29,8 @@ def figures(data: ReportData) -> list[Figure]:
 
 def make_rows(data: ReportData) -> list[Row]:
     """A row per evaluation or method and kind of response."""
-    rows = method_rows(data)
-    if not rows:
-        rows = [row for group in checkpoint_groups(data) for row in group_rows(group)]
+    groups = checkpoint_groups(data)
+    rows = method_rows(data) or [row for group in groups for row in group_rows(group)]
     few = len({row["curve"] for row in rows}) <= FEW
     kept = ("curve", "group", "order", "len", "is_base")
     return [
@@ -58,7 +55,7 @@ def spec(rows: Sequence[Row]) -> Spec:
     dots = mark("point", filled=True, size=60)
     layers = [
         layer(mark("line", strokeWidth=1.6), detail="group", order="order", strokeDash=dash),
-        *label_layers(place_labels(named, rows, x, y, HEIGHT)),
+        *style.label_layers(style.place_labels(named, rows, x, y, HEIGHT)),
         style.zoomable("redundancy", layer(dots, shape=shape, tooltip=tooltip(FIELDS))),
     ]
     return style.panel(HEIGHT, layers, rows, x=x, y=y, color=color)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from crt.reporting import style
-from crt.reporting.figure_rows import sensitivity_rows
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, sensitivity_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "sensitivity", "What each setting does"

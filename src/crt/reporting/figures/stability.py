@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from crt.reporting import style
-from crt.reporting.figure_rows import group_rows, main_groups, method_rows
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, table_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "stability", "Stability where responses got shorter"
@@ -31,13 +30,7 @@ def figures(data: ReportData) -> list[Figure]:
 
 def make_rows(data: ReportData) -> list[Row]:
     """Three rows per evaluation but the base, or per method."""
-    rows = method_rows(data)
-    if not rows:
-        groups = main_groups(data)
-        rows = [row for group in groups for row in group_rows(group)]
-        if len(groups) > 1:
-            rows = [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
-    known = [row for row in rows if all(row[key] is not None for key in KINDS)]
+    known = [row for row in table_rows(data) if all(row[key] is not None for key in KINDS)]
     return [part for row in known for part in _parts(row)]
 
 

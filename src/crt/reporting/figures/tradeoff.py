@@ -1,21 +1,19 @@
 """The trade-off: accuracy against length, with lines of equal AES and the Pareto front."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from crt.algorithm.metrics import AES2, AesWeights
+from crt.algorithm.metrics import AES2, AesWeights, pareto_front
 from crt.reporting import style
-from crt.reporting.figure_rows import checkpoint_groups, group_rows, main_groups, method_rows
-from crt.reporting.figures.labels import (
-    LETTER,
-    WIDTH,
-    find_crowd,
-    label_layers,
-    place_labels,
-    spread_apart,
+from crt.reporting.load import (
+    ReportData,
+    Row,
+    checkpoint_groups,
+    group_rows,
+    main_groups,
+    method_rows,
 )
-from crt.reporting.load import ReportData, Row
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "tradeoff", "Accuracy against length"
@@ -24,6 +22,7 @@ LEVELS = (-1.0, -0.5, 0.0, 0.25, 0.5, 0.75)
 CLOSE_LEVELS = tuple(round(0.1 * i - 1, 1) for i in range(20))  # where a crowd is enlarged
 HEIGHT = 360
 FEW = 8  # points up to which each has its name
+CROWD = 4  # so many points close together are enlarged
 NAME_GAP = 15  # pixels from name to name beside an enlarged panel
 FIELDS = {
     **{"": "label", "accuracy %": "acc:.2f", "from": "acc_low:.2f", "to": "acc_high:.2f"},
@@ -49,39 +48,28 @@ def figures(data: ReportData) -> list[Figure]:
 
 
 def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
-    rows = known_points(rows)
-    if len(rows) < 2:
+    points = known_points(rows)
+    if len(points) < 2:
         return []
-    marked = any(row["recommended"] for row in rows)
+    has_ring = any(row["recommended"] for row in points)
     caption = (
         f"{note} Up and left is better. Grey lines join points of equal {SCORE} against the base, "
         f"the dashed line is the Pareto front."
-        f"{' The ring marks the recommended checkpoint.' if marked else ''}"
+        f"{' The ring marks the recommended checkpoint.' if has_ring else ''}"
     )
-    specification = spec(rows)
-    wide = "concat" in specification or len({row["curve"] for row in rows}) > FEW
-    inches = style.PAGE_INCHES if wide else 1.25 * style.COLUMN_INCHES
+    specification = spec(points)
+    needs_page = "concat" in specification or len({row["curve"] for row in points}) > FEW
+    inches = style.PAGE_INCHES if needs_page else 1.25 * style.COLUMN_INCHES
     return [Figure(KEY, TITLE, specification, caption, label, inches)]
 
 
 def known_points(rows: Sequence[Row]) -> list[Row]:
     """The rows that have both numbers, with their labels and whether they are on the front."""
     known = [row for row in rows if row["acc"] is not None and row["len"] is not None]
-    front = pareto_front([(row["len"], row["acc"]) for row in known])
+    front = pareto_front([row["len"] for row in known], [row["acc"] for row in known])
     return [
-        {**row, "on_front": on, "label": row["name"] + " (recommended)" * row["recommended"]}
+        {**row, "on_front": bool(on), "label": row["name"] + " (recommended)" * row["recommended"]}
         for row, on in zip(known, front, strict=True)
-    ]
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Whether no other (length, accuracy) is as short and as right, and better in one."""
-    return [
-        not any(
-            length <= own_length and acc >= own_acc and (length, acc) != (own_length, own_acc)
-            for length, acc in points
-        )
-        for own_length, own_acc in points
     ]
 
 
@@ -97,12 +85,11 @@ def spec(rows: Sequence[Row]) -> Spec:
         if are_methods or len(rows) <= FEW or row is last[row["group"]]
         or row["recommended"] or row["is_base"]
     ]  # fmt: skip
-    apart = [row for row in named if row not in crowd]
     x, y = _axes(domains)
-    labels = place_labels(apart, rows, x, y, HEIGHT)
+    labels = style.place_labels([row for row in named if row not in crowd], rows, x, y, HEIGHT)
     legend = not are_methods or len(labels) + len(crowd) < len(rows)
     layers = _layers(rows, rows, domains, LEVELS, legend)
-    layers[-2:-2] = label_layers(labels)  # below the points: no name may hide one
+    layers[-2:-2] = style.label_layers(labels)  # below the points: no name may hide one
     main = style.panel(HEIGHT, layers, x=x, y=y)
     if not crowd:
         return main
@@ -136,13 +123,6 @@ def _extent(rows: Sequence[Row]) -> Domains:
     return [min(lengths), max(lengths)], [min(heights), max(heights)]
 
 
-def _crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
-    (left, right), (low, high) = domains
-    spots = {row["name"]: (row["len"], row["acc"]) for row in rows}
-    names = find_crowd(spots, (0.05 * (right - left), 0.06 * (high - low)))
-    return [row for row in rows if row["name"] in names]
-
-
 def _axes(domains: Domains) -> tuple[Spec, Spec]:
     y = axis("acc", "accuracy, %", domain=domains[1])
     return axis("len", "tokens per response", domain=domains[0]), {**y, "axis": {"grid": False}}
@@ -158,21 +138,21 @@ def _layers(
     """Lines of equal AES below, the front, then the points that are shown, with intervals."""
     color, shape = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
     front = sorted((row for row in rows if row["on_front"]), key=lambda row: row["len"])
-    trail = mark("line", strokeWidth=1.5, opacity=0.55)
-    ring = mark("point", size=330, strokeWidth=2, opacity=1, color=style.VERMILLION)
+    trail = layer(
+        mark("line", strokeWidth=1.5, opacity=0.55),
+        shown,
+        detail="group",
+        order="order",
+        color=color,
+    )
     dots = mark("point", filled=True, size=90, opacity=1)
-    recommended = [row for row in shown if row["recommended"]]
     points = layer(dots, shown, color=color, shape=shape, tooltip=tooltip(FIELDS))
     return [
         *_level_layers(level_lines(rows, levels, domains[0]), domains[1]),
         layer(mark("line", strokeDash=[5, 4], color=style.MUTED), front),
-        *(
-            []
-            if "seeds" in rows[0]
-            else [layer(trail, shown, detail="group", order="order", color=color)]
-        ),
+        *([] if "seeds" in rows[0] else [trail]),
         layer(mark("rule", opacity=0.5), shown, y="acc_low", y2="acc_high", color=color),
-        layer(ring, recommended),
+        layer(mark("point", size=330, **style.RING), [row for row in shown if row["recommended"]]),
         style.zoomable("zoom" if levels is LEVELS else "zoom_close", points),
     ]
 
@@ -185,11 +165,12 @@ def level_lines(
     if base is None:
         return []
     steps = np.linspace(lengths[0], lengths[1], 41).tolist()
-    origin = (base["len"], base["acc"])
     return [
         {"level": f"{level:+.2f}".replace("-", "−"), "len": length, "acc": acc}
         for level in levels
-        for length, acc in zip(steps, level_line(level, steps, origin), strict=True)
+        for length, acc in zip(
+            steps, level_line(level, steps, (base["len"], base["acc"])), strict=True
+        )
     ]
 
 
@@ -215,11 +196,34 @@ def _level_layers(lines: Sequence[Row], y_domain: Sequence[float]) -> list[Spec]
     return [layer(line, lines, detail="level"), layer(name, list(starts), text="level")]
 
 
+def _crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
+    (left, right), (low, high) = domains
+    spots = {row["name"]: (row["len"], row["acc"]) for row in rows}
+    names = find_crowd(spots, (0.05 * (right - left), 0.06 * (high - low)))
+    return [row for row in rows if row["name"] in names]
+
+
+def find_crowd(points: Mapping[str, tuple[float, float]], near: tuple[float, float]) -> list[str]:
+    """The largest set in which each point is near another; empty if that is no crowd."""
+    left, largest = dict(points), list[str]()
+    while left:
+        group = [min(left)]
+        for name in group:  # grows while it is gone through
+            x, y = left.pop(name)
+            group += [
+                other
+                for other, (a, b) in sorted(left.items())
+                if other not in group and abs(a - x) <= near[0] and abs(b - y) <= near[1]
+            ]
+        largest = max(largest, group, key=len)
+    return largest if len(largest) >= CROWD else []
+
+
 def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend: bool) -> Spec:
     """The crowd, with its names in a column at the right, each with a line to its point."""
     (left, right), (low, high) = close
     longest = max(len(row["label"]) for row in crowd)
-    share = min(0.65, LETTER * longest / WIDTH + 0.05)  # of the width, for the names
+    share = min(0.65, style.LETTER * longest / style.PANEL + 0.05)  # of the width, for the names
     x, y = _axes(([left, left + (right - left) / (1 - share)], [low, high]))
     ordered = sorted(crowd, key=lambda row: (-row["acc"], row["len"]))
     gap = min(NAME_GAP / HEIGHT, 1 / len(crowd)) * (high - low)
@@ -233,3 +237,15 @@ def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend:
         layer(text, names, x="x", y="y", text="label"),
     ]
     return style.panel(HEIGHT, layers, x=x, y=y)
+
+
+def spread_apart(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Falling heights, moved as little as it takes to be a gap apart and within the bounds."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(min(height, placed[-1] - gap if placed else high - gap / 2))
+    floor = low + gap / 2
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = max(placed[i], floor)
+        floor = placed[i] + gap
+    return placed

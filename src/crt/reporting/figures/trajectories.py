@@ -4,8 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from crt.evaluation.sets import TITLES
 from crt.reporting import style
-from crt.reporting.figure_rows import mean_and_range, with_interval
-from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
+from crt.reporting.load import (
+    EvaluationGroup,
+    ReportData,
+    Row,
+    RunView,
+    mean_and_range,
+    with_interval,
+)
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 KEY, TITLE = "trajectories", "Accuracy and length over training"
@@ -31,7 +37,6 @@ def make_rows(data: ReportData) -> list[Row]:
 
 
 def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
-    curve = group.run.name if group.run else group.label
     seed = group.run.config.seed if group.run else 0
     for point in group.points:
         averages = point.evaluation.figures["averages"]
@@ -42,7 +47,7 @@ def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
             few = key in ("own", "all") and len(metrics["sets"]) <= 2
             row = {
                 "sets": ", ".join(metrics["sets"]) if few else TITLES[key],
-                **{"curve": curve, "seed": seed, "step": point.step},
+                **{"curve": group.curve, "seed": seed, "step": point.step},
                 "recommended": group.is_recommended(point),
             }
             for name in PANELS:  # an interval that is not known is the value itself
@@ -53,7 +58,7 @@ def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
 
 def _validation_rows(run: RunView) -> Iterator[Row]:
     """From the records beside the checkpoints; step 0 is the reference on the same problems."""
-    records = run.measured_records
+    records = run.records
     first = next(iter(records.values()), {})
     if first.get("reference_tokens") is not None:
         start = {"accuracy": first["reference_accuracy"], "tokens": first["reference_tokens"]}
@@ -119,7 +124,7 @@ def _panel(part: list[Row], name: str, curves: set[str], key: str) -> Spec:
     fields |= {"from": f"{name}_low:.1f", "to": f"{name}_high:.1f"}
     start = [row for row in part if row["step"] == 0][:1] if name == "acc" else []
     recommended = [row for row in part if row["recommended"]]
-    ring = mark("point", size=260, strokeWidth=2, opacity=1)
+    ring = mark("point", size=260, **style.RING)
     dots = mark("point", filled=True, size=55)
     layers = [
         layer(mark("area", opacity=0.16), y=f"{name}_low", y2=f"{name}_high"),

@@ -3,21 +3,9 @@
 import pytest
 
 from crt.algorithm.metrics import AES1, AES2, aes
-from crt.reporting.figure_rows import method_rows
 from crt.reporting.figures import tradeoff
-from crt.reporting.figures.labels import find_crowd, place_labels, spread_apart
-from crt.reporting.load import ReportData, load_report_data
-from crt.reporting.style import axis
-
-
-def test_the_front_holds_who_nobody_beats():
-    # (length, accuracy): the second is shorter and as right as the first, the third shortest
-    points = [(100, 90), (60, 90), (40, 80), (70, 85)]
-    assert tradeoff.pareto_front(points) == [False, True, True, False]
-
-
-def test_equal_points_are_both_on_the_front():
-    assert tradeoff.pareto_front([(50, 90), (50, 90)]) == [True, True]
+from crt.reporting.figures.tradeoff import find_crowd, spread_apart
+from crt.reporting.load import ReportData, load_report_data, method_rows
 
 
 @pytest.mark.parametrize("weights", [AES1, AES2])
@@ -79,23 +67,6 @@ def test_names_of_a_column_are_a_gap_apart_and_within():
     assert spread_apart([9.0, 5.0, 4.9], 1.0, 0.0, 10.0) == [9.0, 5.0, 4.0]
     assert spread_apart([0.2, 0.1, 0.0], 1.0, 0.0, 10.0) == [2.5, 1.5, 0.5]
     assert spread_apart([9.9, 9.8], 1.0, 0.0, 10.0) == [9.5, 8.5]
-
-
-def test_a_name_that_would_cover_another_is_left_out():
-    def point(name: str, length: float) -> dict:
-        return {"label": name, "len": length, "acc": 50.0, "group": name, "order": 0}
-
-    apart = [point("first", 50.0), point("second", 50.0)]
-    x, y = axis("len", domain=[0, 100]), axis("acc", domain=[0, 100])
-    placed = place_labels(apart, apart, x, y, 200)
-    assert [(row["label"], row["align"]) for row in placed] == [
-        ("first", "left"),
-        ("second", "right"),
-    ]
-    many = [point(f"name-{i}", 50.0) for i in range(12)]  # six places around one point
-    assert len(place_labels(many, many, x, y, 200)) <= 6
-    edge = [point("at the edge", 99.0)]
-    assert place_labels(edge, edge, x, y, 200)[0]["align"] == "right"
 
 
 def test_seeds_that_agree_are_drawn():
