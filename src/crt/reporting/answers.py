@@ -273,21 +273,13 @@ def _rounded(values: Any) -> list[int | None]:
 def _interesting_first(
     trajectories: ProblemTrajectories, columns: Sequence[int], first: Sequence[int], budget: int
 ) -> list[int]:
-    """Questions in the order of their interest, as many as will about fit."""
-    rest = [n for n in _spread_order(len(trajectories.keys)) if n not in set(first)]
+    """Those questions and then others from all over, as many as will about fit."""
+    others = np.random.default_rng(0).permutation(len(trajectories.keys)).tolist()
+    order = list(dict.fromkeys([*first, *others]))
     tokens = np.nan_to_num(trajectories.length[list(columns)], nan=1000.0)
     sizes = 2.5 * np.minimum(CHARACTERS_PER_TOKEN * tokens, HEAD + TAIL) / PACKING
-    order = [*first, *rest]
     within = np.cumsum(sizes.sum(axis=0)[order]) <= 1.5 * budget  # rough; packing decides
-    return [number for number, fits in zip(order, within, strict=True) if fits] or order[:1]
-
-
-def _spread_order(count: int) -> list[int]:
-    """Every number once, early ones far apart, so that any beginning is spread over all."""
-    step = max(1, round(count * 0.618))
-    while np.gcd(step, count) != 1:
-        step += 1
-    return [(i * step) % count for i in range(count)]
+    return order[: max(1, int(within.sum()))]
 
 
 def spaced(count: int, most: int) -> list[int]:

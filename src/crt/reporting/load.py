@@ -74,9 +74,14 @@ class EvaluationPoint:
     versus: Row | None  # None for the base: `all_versus` as plain values
 
     @property
+    def averages(self) -> Row:
+        """Group of data sets → metrics as plain values."""
+        return self.evaluation.figures["averages"]
+
+    @property
     def metrics(self) -> Row:
-        """Averages over all data sets, as plain values."""
-        return self.evaluation.figures["averages"]["all"]
+        """Averages over all data sets."""
+        return self.averages["all"]
 
     @property
     def versus_base(self) -> Row:
@@ -99,15 +104,19 @@ class EvaluationGroup:
         return self.run.name if self.run else self.label
 
     @property
+    def problem_ids(self) -> dict[str, Sequence[str]]:
+        """Data set → its problems, in the base's order."""
+        return {name: t.ids for name, t in self.points[0].evaluation.tallies.items()}
+
+    @property
     def num_problems(self) -> int:
-        return sum(len(tally.ids) for tally in self.points[0].evaluation.tallies.values())
+        return sum(map(len, self.problem_ids.values()))
 
     @property
     def data_label(self) -> str:
         """The problems, in words: `400 problems of pocket/test:400`."""
-        names = ", ".join(self.points[0].evaluation.tallies)
         plural = "" if self.num_problems == 1 else "s"
-        return f"{self.num_problems:,} problem{plural} of {names}"
+        return f"{self.num_problems:,} problem{plural} of {', '.join(self.problem_ids)}"
 
     @property
     def result(self) -> EvaluationPoint | None:
@@ -381,22 +390,19 @@ def with_interval(name: str, metric: Row | None) -> Row:
 def method_rows(data: ReportData) -> list[Row]:
     """A row per method of a comparison, the base first: means over seeds with their range."""
     bases = {
-        row.get("seed"): {
-            k.removeprefix("base_"): v for k, v in row.items() if k.startswith("base_")
-        }
+        row.get("seed"): {"method": "base"}
+        | {k.removeprefix("base_"): v for k, v in row.items() if k.startswith("base_")}
         for row in data.methods
         if "base_acc" in row
     }
-    by_method = {"base": list(bases.values())} if bases else {}
-    for row in without_last(data.methods):
-        by_method.setdefault(str(row["method"]), []).append(row)
+    by_method = group_by([*bases.values(), *without_last(data.methods)], "method")
     return [
         {
             **{"name": method, "curve": method, "group": method, "step": None, "order": order},
             **{"seeds": len(seeds), "is_base": method == "base", "recommended": False},
             **mean_and_range(METHOD_METRICS, seeds),
         }
-        for order, (method, seeds) in enumerate(by_method.items())
+        for order, ((method,), seeds) in enumerate(by_method.items())
     ]
 
 
@@ -409,18 +415,15 @@ def without_last(methods: Sequence[Row]) -> list[Row]:
 
 def sensitivity_rows(sensitivity: Sequence[Row]) -> list[Row]:
     """A row per setting and value: means over seeds with their range."""
-    by_value: dict[tuple[str, str], list[Row]] = {}
-    for row in sensitivity:
-        by_value.setdefault((row["setting"], str(row["value"])), []).append(row)
     return [
         {
-            **{"setting": setting, "title": setting_title(setting), "value": value},
+            **{"setting": setting, "title": setting_title(setting), "value": str(value)},
             **{"own": seeds[0]["own"], "seeds": len(seeds)},
-            "numeric": isinstance(seeds[0]["value"], int | float),
+            "numeric": isinstance(value, int | float),
             "feasible": f"{sum(bool(row.get('feasible')) for row in seeds)} of {len(seeds)}",
             **mean_and_range((*SENSITIVITY_METRICS, "base_acc"), seeds),
         }
-        for (setting, value), seeds in by_value.items()
+        for (setting, value), seeds in group_by(sensitivity, "setting", "value").items()
     ]
 
 
@@ -438,6 +441,14 @@ def variant_names(sensitivity: Sequence[Row]) -> Mapping[str, str]:
         else f"{setting_title(row['setting'])} = {row['value']}"
         for row in sensitivity
     }
+
+
+def group_by(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Values of the keys → the rows that have them, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
 
 
 def mean_and_range(names: Iterable[str], rows: Sequence[Row]) -> Row:
@@ -463,11 +474,12 @@ class ProblemTrajectories:
 
 def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
     """All data sets one after the other, the problems in the base's order."""
-    base = group.points[0].evaluation.tallies
-    keys = tuple((name, problem_id) for name, tally in base.items() for problem_id in tally.ids)
+    ids_by_name = group.problem_ids
+    keys = tuple((name, problem_id) for name, ids in ids_by_name.items() for problem_id in ids)
     accuracy, length = [], []
     for point in group.points:
-        parts = [point.evaluation.tallies[name].select(tally.ids) for name, tally in base.items()]
+        tallies = point.evaluation.tallies
+        parts = [tallies[name].select(ids) for name, ids in ids_by_name.items()]
         right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
         accuracy.append(np.concatenate(right))
         length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.reporting import summary
-from crt.reporting.answers import deflate, pack_group, pack_training, visible
+from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
 from crt.reporting.figures import (
     cases,
     redundancy,
@@ -35,16 +35,6 @@ MOST_EVALUATIONS = 40  # whose sampling is shown
 MOST_WARNINGS = 12
 MINUS = "−"
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
-NAVIGATION = {
-    "sensitivity": "Settings",
-    "tradeoff": "Trade-off",
-    "trajectories": "Trajectory",
-    "stability": "Stability",
-    "redundancy": "Redundancy",
-    "cases": "Cases",
-    "failures": "Failures",
-    "training": "Training",
-}
 
 
 def figures_of(data: ReportData) -> list[Figure]:
@@ -92,7 +82,6 @@ def page(
         title=_title(data),
         hashes=f"{_hash(script)} {_hash(library)}",
         style=css_variables() + _asset("page.css"),
-        navigation={key: NAVIGATION[key] for key in choices},
         badge=None if data.methods else summary.certificate(data),  # a method has its own each
         lead=" ".join(summary.sentences(data)),
         table=result_table(table_rows(data)),
@@ -254,11 +243,8 @@ def result_table(rows: Sequence[Row]) -> Row:
         }
         for row in rows
     ]
-    some = body
-    if len(rows) > MOST_ROWS:
-        step = (len(rows) - 1) / (MOST_ROWS - 1)
-        places = {round(i * step) for i in range(MOST_ROWS)}
-        some = [row for i, row in enumerate(body) if i in places or row["is_result"]]
+    places = spaced(len(body), MOST_ROWS)
+    some = [row for i, row in enumerate(body) if i in places or row["is_result"]]
     return {"columns": columns, "rows": some, "all_rows": body}
 
 

@@ -7,7 +7,6 @@ from crt.reporting import style
 from crt.reporting.load import ReportData, Row, sensitivity_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "sensitivity", "What each setting does"
 PANELS = {"acc": "accuracy, %", "len": "tokens", "aes2": "AES2"}
 OWN, OTHER = "the recipe's own value", "another value"
 
@@ -15,7 +14,15 @@ OWN, OTHER = "the recipe's own value", "another value"
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all settings."""
     rows = make_rows(data)
-    return [Figure(KEY, TITLE, spec(rows), caption(rows))] if len(rows) > 1 else []
+    if len(rows) < 2:
+        return []
+    caption = (
+        "One setting at a time, the others as the recipe has them. Points are means over up to "
+        f"{max(row['seeds'] for row in rows)} seeds, bars their range; the scale of a metric is "
+        "the same for all settings. A diamond is the recipe's own value. The dashed line is the "
+        "base's accuracy, and its AES2, which is 0."
+    )
+    return [Figure("sensitivity", "What each setting does", spec(rows), caption)]
 
 
 def make_rows(data: ReportData) -> list[Row]:
@@ -30,24 +37,12 @@ def make_rows(data: ReportData) -> list[Row]:
     ]
 
 
-def caption(rows: Sequence[Row]) -> str:
-    """How to read it."""
-    seeds = max(row["seeds"] for row in rows)
-    return (
-        f"One setting at a time, the others as the recipe has them. Points are means over up to "
-        f"{seeds} seeds, bars their range; the scale of a metric is the same for all settings. "
-        "A diamond is the recipe's own value. The dashed line is the base's accuracy, and its "
-        "AES2, which is 0."
-    )
-
-
 def spec(rows: Sequence[Row]) -> Spec:
     """A line of three panels per setting."""
-    by_setting: dict[str, list[Row]] = {}
-    for row in rows:
-        by_setting.setdefault(row["setting"], []).append(row)
-    scales = {name: (domain(rows, name), _reference(rows, name)) for name in PANELS}
-    panels = [_panel(part, name, *scales[name]) for part in by_setting.values() for name in PANELS]
+    panels: list[Spec] = []
+    for setting in dict.fromkeys(row["setting"] for row in rows):
+        part = [row for row in rows if row["setting"] == setting]
+        panels += [_panel(part, name, rows) for name in PANELS]
     return style.side_by_side(panels, len(PANELS))
 
 
@@ -68,11 +63,12 @@ def _reference(rows: Sequence[Row], name: str) -> list[float]:
     return [sum(known) / len(known)] if name == "acc" and known else []
 
 
-def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[float]) -> Spec:
+def _panel(part: list[Row], name: str, every: Sequence[Row]) -> Spec:
+    """One metric of one setting, on the scale of every setting."""
     labels = {"labelAngle": 0, "labelExpr": "split(datum.label, '\\n')"}
     order = [row["shown"] for row in part]
     x = {"field": "shown", "type": "nominal", "sort": order, "title": None, "axis": labels}
-    y = axis(name, domain=y_domain)
+    y = axis(name, domain=domain(every, name))
     fields = {"": "value", "accuracy %": "acc:.2f", "tokens": "len:.1f", "AES2": "aes2:+.3f"}
     fields |= {"from": f"{name}_low:.3f", "to": f"{name}_high:.3f", "seeds": "seeds"}
     fields |= {"kept the guard": "feasible"}
@@ -83,7 +79,7 @@ def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[fl
     line = layer(mark("line", color=style.GREY, strokeWidth=1.5))
     dots = mark("point", filled=True, size=90, opacity=1)
     layers = [
-        *(style.across("at", data=[{"at": value}]) for value in reference),
+        *(style.across("at", data=[{"at": value}]) for value in _reference(every, name)),
         *([line] if all(row["numeric"] for row in part) else []),
         layer(mark("rule", strokeWidth=2), y=f"{name}_low", y2=f"{name}_high", color=color),
         layer(dots, color=color, shape=shape, tooltip=tooltip(fields)),
