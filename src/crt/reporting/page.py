@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -24,7 +23,7 @@ from crt.reporting.figures import (
     trajectories,
 )
 from crt.reporting.load import EvaluationPoint, ReportData, Row, checkpoint_groups, table_rows
-from crt.reporting.style import SCREEN_FONT, Figure, config, css_variables
+from crt.reporting.style import SCREEN_FONT, Figure, asset, config
 from crt.version import __version__
 
 BUDGET = 4_000_000  # bytes of packed answers in a page
@@ -62,8 +61,8 @@ def page(
     for figure in figures:
         choices.setdefault(figure.key, []).append(figure)
     explorer, chunks = _explorer(data, budget)
-    library = _asset("vega/vega.min.js")
-    script = "\n".join(_asset(name) for name in ("charts.js", "explorer.js", "page.js"))
+    library = asset("vega/vega.min.js")
+    script = "\n".join(asset(name) for name in ("charts.js", "explorer.js", "page.js"))
     payload = {
         "config": config(SCREEN_FONT),
         "refresh": refresh,
@@ -81,14 +80,14 @@ def page(
         state="live" if refresh else "still",
         title=_title(data),
         hashes=f"{_hash(script)} {_hash(library)}",
-        style=css_variables() + _asset("page.css"),
+        style=asset("page.css"),
         badge=None if data.methods else summary.certificate(data),  # a method has its own each
         lead=" ".join(summary.sentences(data)),
         table=result_table(table_rows(data)),
         note=summary.base_accuracies(data),
         warnings=_warnings(data),
         figures={key: group[0].title for key, group in choices.items()},
-        explorer=_asset("explorer.html") if explorer else "",
+        explorer=asset("explorer.html") if explorer else "",
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
         evaluations=_sampling_rows(data),
         commands=reproduction(data),
@@ -113,11 +112,7 @@ def _render(name: str, **parts: Any) -> str:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(_asset(name)).render(**parts)
-
-
-def _asset(name: str) -> str:
-    return (resources.files("crt") / "assets" / "report" / name).read_text(encoding="utf-8")
+    return environment.from_string(asset(name)).render(**parts)
 
 
 def _hash(script: str) -> str:

@@ -9,26 +9,20 @@ charts.js fills in the latter two on the page; `resolve` fills in all three for 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
 Spec = dict[str, Any]
 Data = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's colours, which differ with any kind of colour vision.
-LIGHT = {
-    **{"blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7"},
-    **{"orange": "#E69F00", "sky": "#56B4E9", "ink": "#1B2127", "muted": "#5F6973"},
-    **{"grey": "#B8C0C8", "grid": "#E4E8EC", "paper": "#FFFFFF", "on-color": "#FFFFFF"},
-}
-DARK = {
-    **LIGHT,
-    **{"blue": "#4BA3E3", "vermillion": "#F0803C", "green": "#2FBF94", "purple": "#DB94BD"},
-    **{"ink": "#E8ECEF", "muted": "#9AA5AF", "grey": "#5C6670", "grid": "#2C333A"},
-    **{"paper": "#161B20", "on-color": "#10151A"},
-}
-VARIABLES = {name: f"var(--{name})" for name in LIGHT}
-CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = tuple(VARIABLES.values())[:6]
-INK, MUTED, GREY, GRID, PAPER, ON_COLOR = tuple(VARIABLES.values())[6:]  # text on a coloured bar
+# Variables of page.css: Okabe and Ito's colours, which differ with any kind of colour vision.
+CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = (
+    *("var(--blue)", "var(--vermillion)", "var(--green)"),
+    *("var(--purple)", "var(--orange)", "var(--sky)"),
+)
+INK, MUTED, GREY, GRID, PAPER = (f"var(--{n})" for n in ("ink", "muted", "grey", "grid", "paper"))
+ON_COLOR = "var(--on-color)"  # text on a coloured bar
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 LENGTHS = "cividis"  # dark is short, bright is long; even in grey
 SCREEN_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -80,13 +74,16 @@ def config(font: str) -> Spec:
     }
 
 
-def css_variables() -> str:
-    """The palette as the page's style sheet needs it."""
-    rules = {":root": LIGHT, '[data-theme="dark"]': DARK}
-    return "".join(
-        f"{where} {{ {' '.join(f'--{name}: {value};' for name, value in palette.items())} }}\n"
-        for where, palette in rules.items()
-    )
+def asset(name: str) -> str:
+    """A file that the page is made of."""
+    return (resources.files("crt") / "assets" / "report" / name).read_text(encoding="utf-8")
+
+
+@cache
+def palette() -> dict[str, str]:
+    """Variable → colour of the light page, which print has too."""
+    light, _, _ = asset("page.css").partition("}")
+    return {f"var(--{name})": color for name, color in re.findall(r"--([\w-]+): (#\w+);", light)}
 
 
 def render(figure: Figure, format: str) -> bytes:
@@ -134,7 +131,7 @@ def resolve(spec: Spec, width: int) -> Spec:
         if isinstance(value, list):
             return [visit(v) for v in value]
         if isinstance(value, str) and value.startswith("var(--"):
-            return LIGHT.get(value[6:-1], value)
+            return palette().get(value, value)
         if key == "width" and isinstance(value, str) and "/" in value:
             return panel_width(spec, value, width)
         if key == "columns" and isinstance(value, str):

@@ -172,11 +172,14 @@ def _sensitivity_sentences(data: ReportData) -> list[str]:
     names = ", ".join(dict.fromkeys(row["title"] for row in rows))
     result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
     for name, title, digits, unit in (("acc", "Accuracy", 1, "%"), ("len", "Length", 0, "tokens")):
-        ordered = sorted((row for row in rows if row[name] is not None), key=itemgetter(name))
-        if ordered:
+        measured = [row for row in rows if row[name] is not None]
+        if measured:
             low, high = (
                 f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})"
-                for row in (ordered[0], ordered[-1])
+                for row in (
+                    min(measured, key=itemgetter(name)),
+                    max(measured, key=itemgetter(name)),
+                )
             )
             result.append(f"{title} goes from {low} to {high}.")
     return [*result, OVER_SEEDS]

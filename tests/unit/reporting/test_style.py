@@ -7,10 +7,10 @@ import pytest
 from crt.reporting.load import load_report_data
 from crt.reporting.page import figures_of
 from crt.reporting.style import (
-    LIGHT,
     Figure,
     axis,
     markers,
+    palette,
     panel_width,
     place_labels,
     render,
@@ -35,7 +35,7 @@ def test_colours_are_filled_in_but_not_in_data():
         "width": "1/1",
     }
     found = resolve(spec, 500)
-    assert found["mark"]["color"] == LIGHT["blue"] and found["width"] == 500
+    assert found["mark"]["color"] == palette()["var(--blue)"] and found["width"] == 500
     assert found["data"]["values"] == [{"text": "var(--blue)"}]
 
 

@@ -1,6 +1,7 @@
 """Sensitivity: accuracy, tokens and AES2 for every value of every setting that was varied."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from textwrap import fill
 
 from crt.reporting import style
@@ -49,8 +50,8 @@ def spec(rows: Sequence[Row]) -> Spec:
 def domain(rows: Sequence[Row], name: str) -> list[float]:
     """From the lowest to the highest of all settings, with a margin, and the dashed line."""
     ends = [row[f"{name}{end}"] for row in rows for end in ("_low", "_high")]
-    known = [value for value in [*ends, *_reference(rows, name)] if value is not None]
-    low, high = min(known, default=0.0), max(known, default=1.0)
+    values = [value for value in [*ends, *_reference(rows, name)] if value is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
     margin = 0.08 * (high - low) or 0.5
     return [low - margin, high + margin]
 
@@ -59,8 +60,8 @@ def _reference(rows: Sequence[Row], name: str) -> list[float]:
     """Where the dashed line stands: the base's value, if the panel has one."""
     if name == "aes2":
         return [0.0]
-    known = [row["base_acc"] for row in rows if row["base_acc"] is not None]
-    return [sum(known) / len(known)] if name == "acc" and known else []
+    accuracies = [row["base_acc"] for row in rows if row["base_acc"] is not None]
+    return [fmean(accuracies)] if name == "acc" and accuracies else []
 
 
 def _panel(part: list[Row], name: str, every: Sequence[Row]) -> Spec:

@@ -1,6 +1,6 @@
 """The trade-off: accuracy against length, with lines of equal AES and the Pareto front."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from crt.reporting.load import (
 )
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "tradeoff", "Accuracy against length"
 SCORE, WEIGHTS = "AES2", AES2  # the stricter one: lost accuracy costs ten times what tokens bring
 LEVELS = (-1.0, -0.5, 0.0, 0.25, 0.5, 0.75)
 CLOSE_LEVELS = tuple(round(0.1 * i - 1, 1) for i in range(20))  # where a crowd is enlarged
@@ -48,7 +47,7 @@ def figures(data: ReportData) -> list[Figure]:
 
 
 def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
-    points = known_points(rows)
+    points = with_front(rows)
     if len(points) < 2:
         return []
     has_ring = any(row["recommended"] for row in points)
@@ -60,16 +59,16 @@ def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
     specification = spec(points)
     needs_page = "concat" in specification or len({row["curve"] for row in points}) > FEW
     inches = style.PAGE_INCHES if needs_page else 1.25 * style.COLUMN_INCHES
-    return [Figure(KEY, TITLE, specification, caption, label, inches)]
+    return [Figure("tradeoff", "Accuracy against length", specification, caption, label, inches)]
 
 
-def known_points(rows: Sequence[Row]) -> list[Row]:
+def with_front(rows: Sequence[Row]) -> list[Row]:
     """The rows that have both numbers, with their labels and whether they are on the front."""
-    known = [row for row in rows if row["acc"] is not None and row["len"] is not None]
-    front = pareto_front([row["len"] for row in known], [row["acc"] for row in known])
+    points = [row for row in rows if row["acc"] is not None and row["len"] is not None]
+    front = pareto_front([row["len"] for row in points], [row["acc"] for row in points])
     return [
         {**row, "on_front": bool(on), "label": row["name"] + " (recommended)" * row["recommended"]}
-        for row, on in zip(known, front, strict=True)
+        for row, on in zip(points, front, strict=True)
     ]
 
 
@@ -77,7 +76,7 @@ def spec(rows: Sequence[Row]) -> Spec:
     """One panel, and where methods crowd another one that enlarges them."""
     are_methods = "seeds" in rows[0]
     domains = window(rows)
-    crowd = _crowd(rows, domains) if are_methods else []
+    crowd = find_crowd(rows, domains) if are_methods else []
     last = {row["group"]: row for row in rows}
     named = [
         row
@@ -138,39 +137,17 @@ def _layers(
     """Lines of equal AES below, the front, then the points that are shown, with intervals."""
     color, shape = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
     front = sorted((row for row in rows if row["on_front"]), key=lambda row: row["len"])
-    trail = layer(
-        mark("line", strokeWidth=1.5, opacity=0.55),
-        shown,
-        detail="group",
-        order="order",
-        color=color,
-    )
+    trail = mark("line", strokeWidth=1.5, opacity=0.55)
+    trails = layer(trail, shown, detail="group", order="order", color=color)
     dots = mark("point", filled=True, size=90, opacity=1)
     points = layer(dots, shown, color=color, shape=shape, tooltip=tooltip(FIELDS))
     return [
-        *_level_layers(level_lines(rows, levels, domains[0]), domains[1]),
+        *level_layers(rows, levels, domains),
         layer(mark("line", strokeDash=[5, 4], color=style.MUTED), front),
-        *([] if "seeds" in rows[0] else [trail]),
+        *([] if "seeds" in rows[0] else [trails]),
         layer(mark("rule", opacity=0.5), shown, y="acc_low", y2="acc_high", color=color),
         layer(mark("point", size=330, **style.RING), [row for row in shown if row["recommended"]]),
         style.zoomable("zoom" if levels is LEVELS else "zoom_close", points),
-    ]
-
-
-def level_lines(
-    rows: Sequence[Row], levels: Sequence[float], lengths: Sequence[float]
-) -> list[Row]:
-    """Lines of equal AES between these lengths, as rows; none without a base."""
-    base = next((row for row in rows if row["is_base"]), None)
-    if base is None:
-        return []
-    steps = np.linspace(lengths[0], lengths[1], 41).tolist()
-    return [
-        {"level": f"{level:+.2f}".replace("-", "−"), "len": length, "acc": acc}
-        for level in levels
-        for length, acc in zip(
-            steps, level_line(level, steps, (base["len"], base["acc"])), strict=True
-        )
     ]
 
 
@@ -187,36 +164,44 @@ def level_line(
     return (base_acc * (1 + gained)).tolist()
 
 
-def _level_layers(lines: Sequence[Row], y_domain: Sequence[float]) -> list[Spec]:
-    """The lines, each with its name at the first of its points inside the window."""
-    inside = [row for row in lines if y_domain[0] <= row["acc"] <= y_domain[1]]
+def level_layers(rows: Sequence[Row], levels: Sequence[float], domains: Domains) -> list[Spec]:
+    """Lines of equal AES, each named at its first point inside the window; none without a base."""
+    base = next((row for row in rows if row["is_base"]), None)
+    if base is None:
+        return []
+    lengths = np.linspace(domains[0][0], domains[0][1], 41).tolist()
+    lines: list[Row] = []
+    for level in levels:
+        name = f"{level:+.2f}".replace("-", "−")
+        heights = level_line(level, lengths, (base["len"], base["acc"]))
+        points = zip(lengths, heights, strict=True)
+        lines += [{"level": name, "len": length, "acc": acc} for length, acc in points]
+    low, high = domains[1]
+    inside = [row for row in lines if low <= row["acc"] <= high]
     starts = {row["level"]: row for row in reversed(inside)}.values()
-    name = mark("text", align="left", dx=3, dy=-5, fontSize=10, color=style.MUTED, clip=False)
+    text = mark("text", align="left", dx=3, dy=-5, fontSize=10, color=style.MUTED, clip=False)
     line = mark("line", color=style.GREY, strokeWidth=1)
-    return [layer(line, lines, detail="level"), layer(name, list(starts), text="level")]
+    return [layer(line, lines, detail="level"), layer(text, list(starts), text="level")]
 
 
-def _crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
-    (left, right), (low, high) = domains
-    spots = {row["name"]: (row["len"], row["acc"]) for row in rows}
-    names = find_crowd(spots, (0.05 * (right - left), 0.06 * (high - low)))
-    return [row for row in rows if row["name"] in names]
-
-
-def find_crowd(points: Mapping[str, tuple[float, float]], near: tuple[float, float]) -> list[str]:
+def find_crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
     """The largest set in which each point is near another; empty if that is no crowd."""
-    left, largest = dict(points), list[str]()
-    while left:
-        group = [min(left)]
-        for name in group:  # grows while it is gone through
-            x, y = left.pop(name)
-            group += [
+    (left, right), (low, high) = domains
+    near_x, near_y = 0.05 * (right - left), 0.06 * (high - low)
+    rest, largest = list(rows), list[Row]()
+    while rest:
+        group = [rest.pop(0)]
+        for row in group:  # grows while it is gone through
+            near = [
                 other
-                for other, (a, b) in sorted(left.items())
-                if other not in group and abs(a - x) <= near[0] and abs(b - y) <= near[1]
+                for other in rest
+                if abs(other["len"] - row["len"]) <= near_x
+                and abs(other["acc"] - row["acc"]) <= near_y
             ]
+            group += near
+            rest = [other for other in rest if other not in near]
         largest = max(largest, group, key=len)
-    return largest if len(largest) >= CROWD else []
+    return [row for row in rows if row in largest] if len(largest) >= CROWD else []
 
 
 def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend: bool) -> Spec:

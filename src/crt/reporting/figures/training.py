@@ -43,17 +43,17 @@ def make_rows(run: RunView) -> list[Row]:
         if step.get("accuracy") is None:
             continue
         accuracy, reference = 100 * step["accuracy"], 100 * step["reference_accuracy"]
-        gap, tokens, margin = accuracy - reference, step["tokens"], step.get("margin")
+        gap, tokens = accuracy - reference, step["tokens"]
         error = 100 * (step.get("standard_error") or 0.0)
         stage = int(step.get("stage", 1))
-        has_floor = run.method in GUARDED and stage == 1 and margin is not None
+        has_floor = run.method in GUARDED and stage == 1 and step.get("margin") is not None
         before = rows[-1] if rows else {"smooth_gap": gap, "smooth_tokens": tokens}
         rows.append(
             {
                 **{"step": step["step"], "until": step["step"] + 1, "goal": step["goal"]},
                 **{"stage": f"Stage {'I' * stage}", "accuracy": accuracy, "reference": reference},
                 **{"gap": gap, "gap_low": gap - error, "gap_high": gap + error},
-                "floor": gap - 100 * margin if has_floor else None,
+                "floor": gap - 100 * step["margin"] if has_floor else None,
                 **{"tokens": tokens, "reference_tokens": step["reference_tokens"]},
                 "smooth_gap": _smooth(before["smooth_gap"], gap),
                 "smooth_tokens": _smooth(before["smooth_tokens"], tokens),
