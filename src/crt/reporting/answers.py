@@ -37,6 +37,7 @@ FEWEST_WORDS = 3  # a shorter sentence is no repetition: "So.", "Yes."
 ROLES = ("sample", "shortest", "wrong")
 
 Selection = dict[str, Rollout]  # role → response: the first, the shortest right, the first wrong
+Selections = dict[ProblemKey, Selection]
 Problems = Mapping[ProblemKey, tuple[str, str]]  # question and answer
 
 # Control, format, surrogate and private-use characters (Cc, Cf, Cs, Co) but newline and tab.
@@ -149,18 +150,18 @@ def _training_trajectories(
     steps: Sequence[int], rollouts: Sequence[Sequence[Rollout]]
 ) -> ProblemTrajectories:
     keys = tuple(dict.fromkeys((r.dataset, r.problem_id) for column in rollouts for r in column))
-    accuracy, length = np.full((2, len(steps), len(keys)), np.nan)
+    numbers = {key: number for number, key in enumerate(keys)}
+    correct, graded, tokens, counted = np.zeros((4, len(steps), len(keys)))
     for place, column in enumerate(rollouts):
-        by_problem: dict[ProblemKey, list[Rollout]] = {}
-        for rollout in column:
-            by_problem.setdefault((rollout.dataset, rollout.problem_id), []).append(rollout)
-        for number, key in enumerate(keys):
-            own = by_problem.get(key, [])
-            graded = [r.verdict is Verdict.CORRECT for r in own if r.verdict != Verdict.UNGRADED]
-            lengths = [r.length for r in own if r.length is not None]
-            accuracy[place, number] = np.mean(graded) if graded else np.nan
-            length[place, number] = np.mean(lengths) if lengths else np.nan
-    return ProblemTrajectories(tuple(f"step {step}" for step in steps), keys, accuracy, length)
+        for r in column:
+            cell = place, numbers[r.dataset, r.problem_id]
+            correct[cell] += r.verdict is Verdict.CORRECT
+            graded[cell] += r.verdict is not Verdict.UNGRADED
+            tokens[cell] += r.length or 0
+            counted[cell] += r.length is not None
+    columns = tuple(f"step {step}" for step in steps)
+    with np.errstate(invalid="ignore"):  # 0 of 0 is not known
+        return ProblemTrajectories(columns, keys, correct / graded, tokens / counted)
 
 
 def _training_problems(run: RunView) -> Problems:
@@ -180,11 +181,9 @@ def _is_local(name: str) -> bool:
     return bool(dataset.generator) if dataset else Path(parse(name).name).is_file()
 
 
-def select(
-    rollouts: Iterable[Rollout], keys: Iterable[ProblemKey]
-) -> dict[ProblemKey, dict[str, Rollout]]:
+def select(rollouts: Iterable[Rollout], keys: Iterable[ProblemKey]) -> Selections:
     """Per problem the first response, the shortest that is right and the first that is wrong."""
-    selections: dict[ProblemKey, Selection] = {key: {} for key in keys}
+    selections: Selections = {key: {} for key in keys}
     for rollout in rollouts:
         selection = selections.get((rollout.dataset, rollout.problem_id))
         if selection is None:
@@ -207,7 +206,7 @@ def _pack_questions(
     keys: Sequence[ProblemKey],
     order: Iterable[int],
     problems: Problems,
-    selections: Sequence[Mapping[ProblemKey, Selection]],
+    selections: Sequence[Selections],
     budget: int,
 ) -> dict[int, str]:
     """Number of a question → its answers as JSON, deflated; those that the budget allows."""

@@ -87,9 +87,10 @@ def page(
         note=summary.base_accuracies(data),
         warnings=_warnings(data),
         figures={key: group[0].title for key, group in choices.items()},
-        explorer=asset("explorer.html") if explorer else "",
+        has_explorer=bool(explorer),
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
-        evaluations=_sampling_rows(data),
+        evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
+        sampling=SAMPLING,
         commands=reproduction(data),
         made=f"crt {__version__}, {now:%Y-%m-%d %H:%M} UTC",
         payload=data_json(payload),
@@ -250,18 +251,6 @@ def _warnings(data: ReportData) -> list[str]:
     warnings = list(dict.fromkeys([*warnings, *data.notes]))
     more = len(warnings) - MOST_WARNINGS
     return warnings[:MOST_WARNINGS] + ([f"and {more} more"] if more > 0 else [])
-
-
-def _sampling_rows(data: ReportData) -> list[list[str]]:
-    """How each evaluation was sampled."""
-    points = [point for group in data.groups for point in group.points]
-    rows: list[list[str]] = []
-    for point in points[:MOST_EVALUATIONS]:
-        manifest = point.evaluation.manifest
-        sampling = [manifest["sampling"].get(key) for key in SAMPLING]
-        values = [manifest["model"].get("name"), *sampling, manifest["grader"]]
-        rows.append([point.name, *("unknown" if v is None else str(v) for v in values)])
-    return rows
 
 
 def reproduction(data: ReportData) -> str:
