@@ -80,7 +80,8 @@ def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, li
     keys = {trajectories.keys[number] for number in order}
     selections = [select(read_rollouts(group.points[n].evaluation), keys) for n in columns]
     problems = {
-        key: (str(row["question"]), str(row["answer"])) for key, row in group.problems().items()
+        key: (str(row["question"]), str(row.get("answer", "")))
+        for key, row in group.problems().items()
     }
     chunks = _pack_questions(trajectories.keys, order, problems, selections, budget)
     index = {

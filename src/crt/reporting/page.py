@@ -130,11 +130,7 @@ def data_json(value: Any) -> str:
 
 def round_numbers(value: Any) -> Any:
     """The same with six digits to a number: nobody sees more, and pages stay small."""
-    if isinstance(value, dict):
-        return {key: round_numbers(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [round_numbers(entry) for entry in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}"))
 
 
 def _explorer(data: ReportData, budget: int) -> tuple[list[Row], list[str]]:
