@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crt.algorithm.batch import Array
+from crt.algorithm.batch import Array, BoolArray
 
 
 class AesWeights(NamedTuple):
@@ -42,6 +42,15 @@ def aes(
     saved = (base_length - np.asarray(length, dtype=float)) / base_length  # ΔL
     worth = np.where(gained >= 0, weights.beta, weights.gamma)
     return weights.alpha * saved + worth * gained
+
+
+def pareto_front(length: ArrayLike, accuracy: ArrayLike) -> BoolArray:
+    """Whether no other point is as short and as accurate, and better in one of them; (N,)."""
+    length, accuracy = np.asarray(length, dtype=float), np.asarray(accuracy, dtype=float)
+    no_worse = (length[:, None] <= length) & (accuracy[:, None] >= accuracy)
+    better = (length[:, None] < length) | (accuracy[:, None] > accuracy)
+    dominated: BoolArray = np.any(no_worse & better, axis=0)
+    return ~dominated
 
 
 def zip_ratio(text: str) -> float:

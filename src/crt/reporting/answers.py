@@ -1,125 +1,71 @@
-"""Which answers the page holds, and how they are packed: one question at a time."""
+"""Which answers the page holds, how they are marked, and how they are packed."""
 
 import base64
 import json
+import re
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
-from crt.evaluation.records import Record
+from crt.evaluation.store import Evaluation
 from crt.evaluation.tally import standing
-from crt.reporting.figure_rows import ProblemTrajectories, problem_trajectories
 from crt.reporting.figures.cases import example_questions
-from crt.reporting.html import visible
-from crt.reporting.load import EvaluationGroup, ProblemKey, Row, RunView
-from crt.reporting.repetition import pieces, redundant_share
+from crt.reporting.load import (
+    EvaluationGroup,
+    ProblemKey,
+    ProblemTrajectories,
+    Row,
+    RunView,
+    problem_trajectories,
+)
 from crt.run import ROLLOUTS, Run
-from crt.types import Problem, Verdict
+from crt.types import Rollout, Verdict
 
 MOST_COLUMNS = 9  # checkpoints whose answers are in the page
 MOST_STEPS = 12  # of training of which the page has rollouts
 HEAD, TAIL = 5000, 2500  # characters kept of a very long answer
 CHARACTERS_PER_TOKEN = 4  # about, to judge before reading what will fit
 PACKING = 4  # the text's size over its size in the page, about
-PIECE_CODES = {"": 0, "repeat": 1, "doubt": 2}
-LEFT_OUT = 3  # the code of a piece that says how many characters were left out
+NEW, REPEAT, DOUBT, LEFT_OUT = range(4)  # kinds of pieces; explorer.js has the same
+FEWEST_WORDS = 3  # a shorter sentence is no repetition: "So.", "Yes."
+ROLES = ("sample", "shortest", "wrong")
+
+Selection = dict[str, Rollout]  # role → response: the first, the shortest right, the first wrong
+Selections = dict[ProblemKey, Selection]
+Problems = Mapping[ProblemKey, tuple[str, str]]  # question and answer
+
+# Control, format, surrogate and private-use characters (Cc, Cf, Cs, Co) but newline and tab.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0001\U000e0020-\U000e007f\U000f0000-\U000ffffd\U00100000-\U0010fffd]"
+)
+_DOUBT = re.compile(
+    r"\b(?:wait|hmm+|hold on|alternatively|actually|on second thought|oh no|hang on"
+    r"|let(?:'s| me| us) (?:just |quickly )?(?:double[- ]?check|re-?check|check|re-?verify|verify"
+    r"|re-?calculate|re-?compute|re-?think|re-?read|re-?consider|re-?examine|confirm|make sure"
+    r"|think again|try again|go over|see if|start over)(?: (?:this|that|it|my work))?"
+    r"(?: (?:once more|again|carefully))*"
+    r"|double[- ]?check(?:ing)?|just to (?:be (?:sure|safe)|make sure|confirm)"
+    r"|to (?:be (?:sure|safe)|make sure)|am i (?:sure|missing)|is (?:that|this) (?:right|correct)"
+    r"|but let me|another way)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"\S.*?(?:(?<=[.!?])(?=\s)|$)", re.MULTILINE)
+_FORMULA = re.compile(
+    r"(?:\d|[.,](?=\d)|\b[A-Za-z]\b|\\(?:times|cdot|div|frac|sqrt)|[+\-−–×*·/÷^(){}%$€£ =])+"
+)
+_SIGNS = str.maketrans({"−": "-", "–": "-", "·": "*", "×": "*", "÷": "/", "’": "'"})
 
 
-@dataclass
-class Selection:
-    """Of one problem's responses: the first, the shortest that is right, the first that is not."""
-
-    sample: Record | None = None
-    shortest: Record | None = None
-    wrong: Record | None = None
-
-    def add(self, record: Record, verdict: Verdict) -> None:
-        """Keeps the record if it is one of the three."""
-        if self.sample is None or record.rollout < self.sample.rollout:
-            self.sample = record
-        if verdict is Verdict.CORRECT and (
-            self.shortest is None or _size(record) < _size(self.shortest)
-        ):
-            self.shortest = record
-        if verdict in (Verdict.WRONG, Verdict.NO_ANSWER) and (
-            self.wrong is None or record.rollout < self.wrong.rollout
-        ):
-            self.wrong = record
-
-    def rows(self, truncated: Any) -> Iterator[Row]:
-        """The answers that were selected, each once."""
-        roles: dict[int, tuple[Record, list[str]]] = {}
-        for kind in ("sample", "shortest", "wrong"):
-            record = getattr(self, kind)
-            if record is not None:
-                roles.setdefault(record.rollout, (record, []))[1].append(kind)
-        for record, kinds in roles.values():
-            yield answer_row(record, standing(record, truncated), kinds)
-
-
-def _size(record: Record) -> tuple[int, int]:
-    return (len(record.response) if record.tokens is None else record.tokens, record.rollout)
-
-
-def answer_row(record: Record, verdict: Verdict, kinds: Sequence[str]) -> Row:
-    """One answer as the explorer shows it; pieces as [code, text]."""
-    parts = pieces(record.response)
-    marked = [[PIECE_CODES[part.kind], visible(part.text)] for part in parts]
-    return {
-        "kinds": list(kinds),
-        "verdict": str(verdict),
-        "tokens": record.tokens,
-        "cut": record.stop == "length",
-        "extracted": None if record.extracted is None else visible(record.extracted)[:200],
-        "redundant": round(100 * redundant_share(parts)),
-        "pieces": shorten(marked),
-    }
-
-
-def shorten(marked: list[list[Any]]) -> list[list[Any]]:
-    """The pieces without the middle of a very long answer."""
-    total = sum(len(text) for _, text in marked)
-    if total <= HEAD + TAIL:
-        return marked
-    kept: list[list[Any]] = []
-    place = 0
-    for code, text in marked:
-        before = text[: max(0, HEAD - place)]
-        after = text[max(0, total - TAIL - place) :] if place + len(text) > total - TAIL else ""
-        if before:
-            kept.append([code, before])
-        if after and not any(piece[0] == LEFT_OUT for piece in kept):
-            kept.append([LEFT_OUT, str(total - HEAD - TAIL)])
-        if after:
-            kept.append([code, after])
-        place += len(text)
-    return kept
-
-
-def pack_question(question: object, answer: object, columns: Sequence[Sequence[Row]]) -> str:
-    """A question and its answers as JSON, deflated, as text for a script element."""
-    value = {"question": visible(str(question)), "answer": visible(str(answer)), "columns": columns}
-    raw = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return deflate(raw.encode("utf-8", "replace"))
-
-
-def deflate(raw: bytes) -> str:
-    """Raw deflate as base64: what DecompressionStream of a browser reads."""
-    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return base64.b64encode(compressor.compress(raw) + compressor.flush()).decode()
-
-
-def spaced(count: int, most: int) -> list[int]:
-    """At most so many places, evenly spaced, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return np.linspace(0, count - 1, most).round().astype(int).tolist()
+# Packing: an index of every question, and the answers to one question per chunk
 
 
 def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, list[str]]:
@@ -128,149 +74,104 @@ def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, li
     Questions are packed until the budget of bytes is used up, those of the figures before others.
     """
     trajectories = problem_trajectories(group)
-    problems = group.problems()
     result = group.points.index(group.result) if group.result else 0
     columns = sorted({*spaced(len(group.points), MOST_COLUMNS), result})
-    wanted = _fitting(trajectories, columns, example_questions(group), budget)
-    selected = [_select(group, place, {trajectories.keys[n] for n in wanted}) for place in columns]
-    truncated = group.points[0].evaluation.manifest["truncated"]
-    chunks: dict[int, str] = {}
-    for number in wanted:
-        key = trajectories.keys[number]
-        problem = problems.get(key, {})
-        answers = [list(column.get(key, Selection()).rows(truncated)) for column in selected]
-        chunk = pack_question(problem.get("question", key[1]), problem.get("answer", ""), answers)
-        if sum(map(len, chunks.values())) + len(chunk) > budget:
-            break
-        chunks[number] = chunk
-    numbers = {number: first + i for i, number in enumerate(chunks)}
+    order = _interesting_first(trajectories, columns, example_questions(group), budget)
+    keys = {trajectories.keys[number] for number in order}
+    selections = [select(read_rollouts(group.points[n].evaluation), keys) for n in columns]
+    problems = {
+        key: (str(row["question"]), str(row.get("answer", "")))
+        for key, row in group.problems().items()
+    }
+    chunks = _pack_questions(trajectories.keys, order, problems, selections, budget)
     index = {
         "label": visible(group.label),
         "columns": [
             {"name": visible(point.name), "step": point.step, "texts": place in columns}
             for place, point in enumerate(group.points)
         ],
-        **{"result": result, "rollouts": int(group.points[0].metrics["rollouts"])},
-        "questions": [
-            {
-                "data": visible(key[0]),
-                "text": _one_line(str(problems.get(key, {}).get("question", key[1]))),
-                "chunk": numbers.get(number),
-                "acc": _rounded(100 * trajectories.accuracy[:, number]),
-                "len": _rounded(trajectories.length[:, number]),
-            }
-            for number, key in enumerate(trajectories.keys)
-        ],
+        "result": result,
+        "rollouts": int(group.points[0].metrics["rollouts"]),
+        "questions": _questions(trajectories, problems, chunks, first),
     }
     return index, list(chunks.values())
 
 
-def _fitting(
-    trajectories: ProblemTrajectories, columns: Sequence[int], first: Sequence[int], budget: int
-) -> list[int]:
-    """Questions in the order of their interest, as many as will about fit."""
-    rest = [n for n in _spread_order(len(trajectories.keys)) if n not in set(first)]
-    tokens = np.nan_to_num(trajectories.length[list(columns)], nan=1000.0)
-    sizes = 2.5 * np.minimum(CHARACTERS_PER_TOKEN * tokens, HEAD + TAIL) / PACKING
-    order = [*first, *rest]
-    within = np.cumsum(sizes.sum(axis=0)[order]) <= 1.5 * budget  # rough; packing decides
-    return [number for number, fits in zip(order, within, strict=True) if fits] or order[:1]
-
-
-def _spread_order(count: int) -> list[int]:
-    """Every number once, early ones far apart, so that any beginning is spread over all."""
-    step = max(1, round(count * 0.618))
-    while np.gcd(step, count) != 1:
-        step += 1
-    return [(i * step) % count for i in range(count)]
-
-
-def _select(
-    group: EvaluationGroup, place: int, wanted: set[ProblemKey]
-) -> dict[ProblemKey, Selection]:
-    evaluation = group.points[place].evaluation
-    selections: dict[ProblemKey, Selection] = {}
-    for record in evaluation.rollouts():
-        key = (record.data, record.problem_id)
-        if key in wanted:
-            verdict = standing(record, evaluation.manifest["truncated"])
-            selections.setdefault(key, Selection()).add(record, verdict)
-    return selections
-
-
-def _one_line(text: str) -> str:
-    return " ".join(visible(text).split())[:160]
-
-
-def _rounded(values: Any) -> list[int | None]:
-    return [None if np.isnan(value) else round(float(value)) for value in values]
-
-
-def pack_training_rollouts(run: RunView, budget: int) -> tuple[Row, list[str]]:
+def pack_training(run: RunView, budget: int) -> tuple[Row, list[str]]:
     """The same of the responses in training, before anything is evaluated."""
     files = (run.path / ROLLOUTS).glob("step-*.jsonl.zst")
     saved = sorted(int(file.name.removeprefix("step-").split(".")[0]) for file in files)
     steps = [saved[place] for place in spaced(len(saved), MOST_STEPS)]
+    rollouts = [read_training_rollouts(run, step) for step in steps]
+    trajectories = _training_trajectories(steps, rollouts)
     problems = _training_problems(run)
-    chunks: list[str] = []
-    questions: list[Row] = []
-    for problem_id, by_step in _responses(run, steps).items():
-        columns = [by_step.get(step, []) for step in steps]
-        problem = problems.get(problem_id)
-        text = problem.question if problem else problem_id
-        chunk = pack_question(text, problem.answer if problem else "", list(_selected(columns)))
-        fits = sum(map(len, chunks)) + len(chunk) <= budget
-        questions.append(
-            {
-                **{"data": "training", "text": _one_line(text)},
-                "chunk": len(chunks) if fits else None,
-                "acc": _rounded([_accuracy(column) for column in columns]),
-                "len": _rounded([_mean([r.tokens for r in column]) for column in columns]),
-            }
-        )
-        chunks += [chunk] if fits else []
+    selections = [select(column, trajectories.keys) for column in rollouts]
+    order = range(len(trajectories.keys))
+    chunks = _pack_questions(trajectories.keys, order, problems, selections, budget)
     index = {
         "label": visible(f"{run.name}, training rollouts"),
         "columns": [{"name": f"step {step}", "step": step, "texts": True} for step in steps],
-        **{"rollouts": 0, "result": 0, "questions": questions},
+        "result": 0,
+        "rollouts": 0,
+        "questions": _questions(trajectories, problems, chunks, 0),
     }
-    return index, chunks
+    return index, list(chunks.values())
 
 
-def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[Record]]]:
-    """Problem → step → responses; a step whose file is gone or damaged has none.
-
-    A run that is resumed takes steps back, so a file may go while it is read.
-    """
-    responses_by_problem: dict[str, dict[int, list[Record]]] = {}
-    opened = Run(run.path, run.config)
-    for step in steps:
-        try:
-            rows = opened.rollouts(step)
-        except CrtError:
-            continue
-        for row in rows:
-            responses = responses_by_problem.setdefault(str(row["problem_id"]), {}).setdefault(
-                step, []
-            )
-            responses.append(_record(row, len(responses)))
-    return responses_by_problem
+def read_rollouts(evaluation: Evaluation) -> Iterator[Rollout]:
+    """The responses of an evaluation, each with the verdict that it counts as."""
+    for r in evaluation.rollouts():
+        verdict = standing(r, evaluation.manifest["truncated"])
+        names = {"dataset": r.data, "index": r.rollout}
+        yield Rollout(r.problem_id, r.response, r.tokens, r.stop, verdict, r.extracted, **names)
 
 
-def _record(row: Row, number: int) -> Record:
-    verdict, text = Verdict(row["verdict"]), str(row["text"])
-    cost = (row.get("tokens"), row.get("stop"))
-    names = ("training", str(row["problem_id"]), number)
-    return Record(*names, text, *cost, verdict, row.get("extracted"), "", None)
+def read_training_rollouts(run: RunView, step: int) -> list[Rollout]:
+    """The responses of a step; none if its file is damaged, or gone as a resumed run goes back."""
+    try:
+        rows = Run(run.path, run.config).rollouts(step)
+    except CrtError:
+        return []
+    return [
+        Rollout(
+            str(row["problem_id"]),
+            str(row["text"]),
+            row.get("tokens"),
+            row.get("stop"),
+            Verdict(row["verdict"]),
+            row.get("extracted"),
+            dataset="training",
+            index=number,
+        )
+        for number, row in enumerate(rows)
+    ]
 
 
-def _training_problems(run: RunView) -> dict[str, Problem]:
+def _training_trajectories(
+    steps: Sequence[int], rollouts: Sequence[Sequence[Rollout]]
+) -> ProblemTrajectories:
+    keys = tuple(dict.fromkeys((r.dataset, r.problem_id) for column in rollouts for r in column))
+    numbers = {key: number for number, key in enumerate(keys)}
+    correct, graded, tokens, counted = np.zeros((4, len(steps), len(keys)))
+    for place, column in enumerate(rollouts):
+        for r in column:
+            cell = place, numbers[r.dataset, r.problem_id]
+            correct[cell] += r.verdict is Verdict.CORRECT
+            graded[cell] += r.verdict is not Verdict.UNGRADED
+            tokens[cell] += r.length or 0
+            counted[cell] += r.length is not None
+    columns = tuple(f"step {step}" for step in steps)
+    with np.errstate(invalid="ignore"):  # 0 of 0 is not known
+        return ProblemTrajectories(columns, keys, correct / graded, tokens / counted)
+
+
+def _training_problems(run: RunView) -> Problems:
     """The questions, where they can be read without a network: else their ids must do."""
     data = run.config.data
     options: Row = {"columns": data.columns, "folder": data.folder, "skip_bad": data.skip_bad}
     try:
         names = [name for name in data.train if _is_local(name)]
-        return {problem.id: problem for problem in load_mixture(names, **options)}
+        return {("training", p.id): (p.question, p.answer) for p in load_mixture(names, **options)}
     except CrtError:
         return {}
 
@@ -281,19 +182,197 @@ def _is_local(name: str) -> bool:
     return bool(dataset.generator) if dataset else Path(parse(name).name).is_file()
 
 
-def _selected(columns: Sequence[Sequence[Record]]) -> Iterator[list[Row]]:
-    for records in columns:
-        selection = Selection()
-        for record in records:
-            selection.add(record, record.verdict)
-        yield list(selection.rows("grade"))
+def select(rollouts: Iterable[Rollout], keys: Iterable[ProblemKey]) -> Selections:
+    """Per problem the first response, the shortest that is right and the first that is wrong."""
+    selections: Selections = {key: {} for key in keys}
+    for rollout in rollouts:
+        selection = selections.get((rollout.dataset, rollout.problem_id))
+        if selection is None:
+            continue
+        roles = ["sample"]
+        roles += ["shortest"] if rollout.verdict is Verdict.CORRECT else []
+        roles += ["wrong"] if rollout.verdict in (Verdict.WRONG, Verdict.NO_ANSWER) else []
+        for role in roles:
+            if role not in selection or _rank(role, rollout) < _rank(role, selection[role]):
+                selection[role] = rollout
+    return selections
 
 
-def _accuracy(records: Sequence[Record]) -> float:
-    graded = [r.verdict is Verdict.CORRECT for r in records if r.verdict is not Verdict.UNGRADED]
-    return 100 * _mean(graded)
+def _rank(role: str, rollout: Rollout) -> tuple[int, int]:
+    length = len(rollout.text) if rollout.length is None else rollout.length
+    return (length if role == "shortest" else 0), rollout.index
 
 
-def _mean(values: Sequence[Any]) -> float:
-    present = [value for value in values if value is not None]
-    return float(np.mean(present)) if present else float("nan")
+def _pack_questions(
+    keys: Sequence[ProblemKey],
+    order: Iterable[int],
+    problems: Problems,
+    selections: Sequence[Selections],
+    budget: int,
+) -> dict[int, str]:
+    """Number of a question → its answers as JSON, deflated; those that the budget allows."""
+    chunks: dict[int, str] = {}
+    for number in order:
+        key = keys[number]
+        question, answer = problems.get(key, (key[1], ""))
+        columns = [_answers(column.get(key, {})) for column in selections]
+        value = {"question": visible(question), "answer": visible(answer), "columns": columns}
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        chunk = deflate(text.encode("utf-8", "replace"))
+        if len(chunk) <= budget:
+            chunks[number] = chunk
+            budget -= len(chunk)
+    return chunks
+
+
+def _answers(selection: Selection) -> list[Row]:
+    """The selected answers as the explorer shows them, each once."""
+    rows: dict[int, Row] = {}
+    for role in ROLES:
+        if role in selection:
+            index = selection[role].index
+            rows.setdefault(index, answer_row(selection[role]))["kinds"].append(role)
+    return list(rows.values())
+
+
+def answer_row(rollout: Rollout) -> Row:
+    """One answer as the explorer shows it; pieces as [kind, text]."""
+    parts = pieces(rollout.text)
+    return {
+        "kinds": [],
+        "verdict": str(rollout.verdict),
+        "tokens": rollout.length,
+        "cut": rollout.stop == "length",
+        "extracted": None if rollout.extracted is None else visible(rollout.extracted)[:200],
+        "redundant": round(100 * redundant_share(parts)),
+        "pieces": shorten([[part.kind, visible(part.text)] for part in parts]),
+    }
+
+
+def _questions(
+    trajectories: ProblemTrajectories, problems: Problems, chunks: Iterable[int], first: int
+) -> list[Row]:
+    """Every question, with its numbers at every checkpoint."""
+    numbers = {number: first + place for place, number in enumerate(chunks)}
+    return [
+        {
+            "data": visible(key[0]),
+            "text": " ".join(visible(problems.get(key, (key[1], ""))[0]).split())[:160],
+            "chunk": numbers.get(number),
+            "acc": _rounded(100 * trajectories.accuracy[:, number]),
+            "len": _rounded(trajectories.length[:, number]),
+        }
+        for number, key in enumerate(trajectories.keys)
+    ]
+
+
+def _rounded(values: Any) -> list[int | None]:
+    return [None if np.isnan(value) else round(float(value)) for value in values]
+
+
+def _interesting_first(
+    trajectories: ProblemTrajectories, columns: Sequence[int], first: Sequence[int], budget: int
+) -> list[int]:
+    """Those questions and then others from all over, as many as will about fit."""
+    others = np.random.default_rng(0).permutation(len(trajectories.keys)).tolist()
+    order = list(dict.fromkeys([*first, *others]))
+    tokens = np.nan_to_num(trajectories.length[list(columns)], nan=1000.0)
+    sizes = 2.5 * np.minimum(CHARACTERS_PER_TOKEN * tokens, HEAD + TAIL) / PACKING
+    within = np.cumsum(sizes.sum(axis=0)[order]) <= 1.5 * budget  # rough; packing decides
+    return order[: max(1, int(within.sum()))]
+
+
+def spaced(count: int, most: int) -> list[int]:
+    """At most so many places, evenly spaced, the first and the last among them."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
+
+
+def shorten(marked: list[list[Any]]) -> list[list[Any]]:
+    """The pieces without the middle of a very long answer."""
+    total = sum(len(text) for _, text in marked)
+    if total <= HEAD + TAIL:
+        return marked
+    start: list[list[Any]] = []
+    end: list[list[Any]] = []
+    place = 0
+    for kind, text in marked:
+        start.append([kind, text[: max(0, HEAD - place)]])
+        end.append([kind, text[max(0, total - TAIL - place) :]])
+        place += len(text)
+    kept = [*start, [LEFT_OUT, str(total - HEAD - TAIL)], *end]
+    return [piece for piece in kept if piece[1]]
+
+
+def deflate(raw: bytes) -> str:
+    """Raw deflate as base64: what DecompressionStream of a browser reads."""
+    return base64.b64encode(zlib.compress(raw, 9, wbits=-15)).decode()
+
+
+def visible(text: str) -> str:
+    """Marks that turn the reading direction, and other characters nobody sees, are spelled out."""
+    return _HIDDEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
+
+
+# Marking: what a response repeats, and where it doubts itself
+
+
+class Piece(NamedTuple):
+    """A stretch of a response: new, repeated, or a sign of doubt."""
+
+    kind: int
+    text: str
+
+
+def pieces(text: str) -> list[Piece]:
+    """The whole text, in order; together the pieces are the text again."""
+    kinds = bytearray(len(text))
+    for start, end in _repeats(text):
+        kinds[start:end] = bytes([REPEAT]) * (end - start)
+    for doubt in _DOUBT.finditer(text):
+        kinds[doubt.start() : doubt.end()] = bytes([DOUBT]) * len(doubt[0])
+    characters = zip(kinds, text, strict=True)
+    return [
+        Piece(kind, "".join(character for _, character in run))
+        for kind, run in groupby(characters, key=lambda pair: pair[0])
+    ]
+
+
+def redundant_share(parts: Sequence[Piece]) -> float:
+    """Share of the characters that are repeats or doubts; 0 for an empty text."""
+    total = sum(len(part.text) for part in parts)
+    return sum(len(part.text) for part in parts if part.kind) / total if total else 0.0
+
+
+def _repeats(text: str) -> Iterator[tuple[int, int]]:
+    """Sentences that came before, and in new sentences the equations that came before."""
+    sentences: set[str] = set()
+    equations: set[str] = set()
+    for match in _SENTENCE.finditer(text):
+        start = match.start()
+        sentence = _normalise(match[0])
+        formulas = list(_equations(match[0]))
+        substantial = len(sentence.split()) >= FEWEST_WORDS or bool(formulas)
+        if substantial and sentence in sentences:
+            yield match.span()
+        else:
+            yield from ((start + a, start + b) for a, b, plain in formulas if plain in equations)
+        sentences.add(sentence)
+        equations |= {plain for _, _, plain in formulas}
+
+
+def _equations(sentence: str) -> Iterator[tuple[int, int, str]]:
+    """Where equations stand, and each without its spaces; a = b = c is two."""
+    for formula in _FORMULA.finditer(sentence):
+        start = formula.start()
+        for left, right in pairwise(formula[0].split("=")):
+            end = start + len(left) + 1 + len(right.rstrip())
+            begin = start + len(left) - len(left.lstrip())
+            if left.strip() and right.strip():
+                yield begin, end, re.sub(r"[\s$]", "", sentence[begin:end]).translate(_SIGNS)
+            start += len(left) + 1
+
+
+def _normalise(sentence: str) -> str:
+    """Two sentences with the same words are the same, whatever doubt introduces them."""
+    words = _DOUBT.sub(" ", sentence.translate(_SIGNS).casefold()) or sentence
+    return " ".join(re.findall(r"[^\s,.;:!?$]+", words)) or sentence.casefold()

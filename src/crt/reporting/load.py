@@ -1,10 +1,13 @@
-"""What a report is made of, read from directories: runs, groups of evaluations, comparisons."""
+"""What a report is made of: directories are read into runs and groups of evaluations, then rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from crt.algorithm.batch import Array
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
 from crt.evaluation.comparison import load_all
@@ -19,6 +22,9 @@ from crt.run import Run
 METHODS = "methods.json"  # of a comparison of methods
 SENSITIVITY = "sensitivity.json"  # beside it, if settings were varied
 SENSITIVITY_METRICS = ("acc", "len", "aes2")
+METHOD_METRICS = ("acc", "len", "r_zip", "aes1", "aes2", "ad", "ap", "ai")
+METRICS = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
+VERSUS_BASE = ("saved", "aes1", "aes2", "r_zip_matched", "r_zip_matched_base", "ad", "ap", "ai")
 SETTING_TITLES = {  # by the last part of a setting's name
     "tolerance": "tolerance ε",
     "slack": "slack η",
@@ -37,7 +43,7 @@ class RunView:
     path: Path
     config: RunConfig
     steps: list[Row]
-    records: dict[int, Row]  # of the checkpoints, by step
+    records: dict[int, Row]  # step → record of a checkpoint that was measured on validation
     progress: Row
 
     @property
@@ -57,11 +63,6 @@ class RunView:
         """The step of the checkpoint that the run recommends."""
         return self.progress.get("recommended")
 
-    @property
-    def measured_records(self) -> dict[int, Row]:
-        """Records of the checkpoints that were measured on the validation problems."""
-        return {step: row for step, row in self.records.items() if row.get("tokens") is not None}
-
 
 @dataclass(frozen=True)
 class EvaluationPoint:
@@ -73,9 +74,14 @@ class EvaluationPoint:
     versus: Row | None  # None for the base: `all_versus` as plain values
 
     @property
+    def averages(self) -> Row:
+        """Group of data sets → metrics as plain values."""
+        return self.evaluation.figures["averages"]
+
+    @property
     def metrics(self) -> Row:
-        """Averages over all data sets, as plain values."""
-        return self.evaluation.figures["averages"]["all"]
+        """Averages over all data sets."""
+        return self.averages["all"]
 
     @property
     def versus_base(self) -> Row:
@@ -93,28 +99,38 @@ class EvaluationGroup:
     run: RunView | None = None
 
     @property
+    def curve(self) -> str:
+        """The name of its curve; runs of several seeds are one curve."""
+        return self.run.name if self.run else self.label
+
+    @property
+    def problem_ids(self) -> dict[str, Sequence[str]]:
+        """Data set → its problems, in the base's order."""
+        return {name: t.ids for name, t in self.points[0].evaluation.tallies.items()}
+
+    @property
     def num_problems(self) -> int:
-        return sum(len(tally.ids) for tally in self.points[0].evaluation.tallies.values())
+        return sum(map(len, self.problem_ids.values()))
 
     @property
     def data_label(self) -> str:
         """The problems, in words: `400 problems of pocket/test:400`."""
-        names = ", ".join(self.points[0].evaluation.tallies)
         plural = "" if self.num_problems == 1 else "s"
-        return f"{self.num_problems:,} problem{plural} of {names}"
+        return f"{self.num_problems:,} problem{plural} of {', '.join(self.problem_ids)}"
 
     @property
     def result(self) -> EvaluationPoint | None:
         """The point to judge by: the run's recommended checkpoint, else the last."""
         others = self.points[1:]
-        wanted = self.run.recommended if self.run else None
-        recommended = (p for p in reversed(others) if wanted and p.step == wanted)
-        return next(recommended, others[-1] if others else None)
+        recommended = [point for point in others if self._is_recommended_step(point)]
+        return (recommended or others or (None,))[-1]
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
         """Whether it is the checkpoint that the run recommends."""
-        wanted = self.run.recommended if self.run else None
-        return bool(wanted) and point.step == wanted and point is self.result
+        return point is self.result and self._is_recommended_step(point)
+
+    def _is_recommended_step(self, point: EvaluationPoint) -> bool:
+        return bool(self.run and self.run.recommended and point.step == self.run.recommended)
 
     def problems(self) -> dict[ProblemKey, Row]:
         """The questions and their answers."""
@@ -134,18 +150,21 @@ class ReportData:
     notes: tuple[str, ...] = ()  # what was left out and why
 
 
+# Directories → data
+
+
 def load_report_data(paths: Sequence[Path]) -> ReportData:
     """Reads the paths; each is a run, an evaluation, a series or a comparison of methods."""
-    data = ReportData(tuple(paths))
+    parts: list[ReportData] = []
     single: list[Evaluation] = []
     for path in paths:
         runs = [folder for folder in sorted((path / "runs").glob("*")) if is_run(folder)]
         if runs or (path / METHODS).is_file():
-            data = _add_comparison(data, path, runs)
+            parts += [_read_comparison(path, runs), *map(_read_run, runs)]
         elif is_run(path):
-            data = _add_run(data, path)
+            parts.append(_read_run(path))
         elif (path / SERIES).is_file():
-            data = replace(data, groups=(*data.groups, _read_series(path, None)))
+            parts.append(ReportData((path,), groups=(_read_series(path, None),)))
         elif (path / MANIFEST).is_file():
             single.append(load(path))
         else:
@@ -154,103 +173,37 @@ def load_report_data(paths: Sequence[Path]) -> ReportData:
                 f"has no config.json with checkpoints/, no {MANIFEST}, {SERIES} or {METHODS}, and "
                 "no run in runs/."
             )
-    groups = [*data.groups, *group_comparable(single, "evaluations", None)]
-    return replace(data, groups=tuple(_with_unique_labels(groups)))
+    parts.append(ReportData((), groups=tuple(group_comparable(single, "evaluations", None))))
+    return ReportData(
+        paths=tuple(paths),
+        runs=tuple(run for part in parts for run in part.runs),
+        groups=_with_unique_labels([group for part in parts for group in part.groups]),
+        methods=tuple(row for part in parts for row in part.methods),
+        sensitivity=tuple(row for part in parts for row in part.sensitivity),
+        notes=tuple(note for part in parts for note in part.notes),
+    )
 
 
-def _with_unique_labels(groups: Sequence[EvaluationGroup]) -> Iterator[EvaluationGroup]:
-    """Two runs of one recipe are told apart by their folders."""
+def _with_unique_labels(groups: Sequence[EvaluationGroup]) -> tuple[EvaluationGroup, ...]:
+    """The groups, with the folder in the label where two runs of one recipe share it."""
     labels = [group.label for group in groups]
-    for number, group in enumerate(groups, start=1):
-        if labels.count(group.label) > 1:
-            where = group.run.path.name if group.run else number
-            group = replace(group, label=f"{group.label} ({where})")
-        yield group
+    return tuple(
+        group
+        if labels.count(group.label) == 1
+        else replace(group, label=f"{group.label} ({group.run.path.name if group.run else number})")
+        for number, group in enumerate(groups, start=1)
+    )
 
 
-def _add_run(data: ReportData, path: Path) -> ReportData:
+def _read_run(path: Path) -> ReportData:
+    """A run, its own evaluations in the order of training, its series, and what was left out."""
     opened = Run.open(path)
-    run = RunView(path, opened.config, opened.steps, opened.checkpoints, opened.progress)
-    groups, notes = _evaluations_of(run)
-    return replace(
-        data,
-        runs=(*data.runs, run),
-        groups=(*data.groups, *groups),
-        notes=(*data.notes, *notes),
-    )
-
-
-def _add_comparison(data: ReportData, path: Path, runs: Sequence[Path]) -> ReportData:
-    """Its rows, and every run in it."""
-    rows = _read_rows(path / METHODS, {"method", "acc", "len"})
-    needed = {"setting", "value", "method", "own", *SENSITIVITY_METRICS}
-    sensitivity = _read_rows(path / SENSITIVITY, needed)
-    if not rows and not runs:
-        raise DataError(f"{path} has no result yet: {METHODS} is empty, and runs/ has no run.")
-    names = variant_names(sensitivity)
-    rows = [{**row, "method": names.get(row["method"], row["method"])} for row in rows]
-    data = replace(
-        data,
-        methods=(*data.methods, *rows),
-        sensitivity=(*data.sensitivity, *sensitivity),
-        groups=(*data.groups, *_groups_by_seed(path, without_last(rows))),
-    )
-    for run in runs:
-        data = _add_run(data, run)
-    return data
-
-
-def _read_rows(path: Path, needed: set[str]) -> list[Row]:
-    """A list of objects that have these keys; none where there is no file."""
-    rows = read_json(path) if path.is_file() else []
-    if isinstance(rows, list) and all(isinstance(r, dict) and needed <= r.keys() for r in rows):
-        return rows
-    raise DataError(f"{path} is not a list of rows with {', '.join(sorted(needed))}.")
-
-
-def setting_title(setting: str) -> str:
-    """A setting's name for readers."""
-    last = setting.rpartition(".")[2]
-    return SETTING_TITLES.get(last, last.replace("_", " "))
-
-
-def variant_names(sensitivity: Sequence[Row]) -> Mapping[str, str]:
-    """Method → the setting that differs in it."""
-    return {
-        row["method"]: "as in the recipe"
-        if row["own"]
-        else f"{setting_title(row['setting'])} = {row['value']}"
-        for row in sensitivity
-    }
-
-
-def without_last(methods: Sequence[Row]) -> list[Row]:
-    """Rows of the recommended checkpoints, where the last ones were evaluated too."""
-    if not any(row.get("checkpoint") == "recommended" for row in methods):
-        return list(methods)
-    return [row for row in methods if row.get("checkpoint") != "last"]
-
-
-def _groups_by_seed(path: Path, rows: Sequence[Row]) -> Iterator[EvaluationGroup]:
-    """The base and every method's checkpoint of one seed, as far as they are there."""
-    for seed in dict.fromkeys(row.get("seed") for row in rows):
-        folders = {"base": path / "evaluations" / f"base-seed{seed}"}
-        for row in rows:
-            if row.get("seed") == seed and isinstance(row.get("step"), int):
-                run = path / "evaluations" / str(row.get("run", f"{row['method']}-seed{seed}"))
-                folders[str(row["method"])] = run / f"step-{row['step']:04d}"
-        complete = {name: path for name, path in folders.items() if (path / FIGURES).is_file()}
-        if "base" in complete and len(complete) > 1:
-            evaluations = [load(path, name) for name, path in complete.items()]
-            yield from group_comparable(evaluations, f"seed {seed}", None)
-
-
-def _evaluations_of(run: RunView) -> tuple[list[EvaluationGroup], list[str]]:
-    """A run's own evaluations in the order of training, its series, and what was left out."""
+    records = {k: row for k, row in opened.checkpoints.items() if row.get("tokens") is not None}
+    run = RunView(path, opened.config, opened.steps, records, opened.progress)
     single: list[Evaluation] = []
     series: list[EvaluationGroup] = []
     notes: list[str] = []
-    for folder in sorted(path for path in (run.path / "evaluations").glob("*") if path.is_dir()):
+    for folder in sorted(path for path in (path / "evaluations").glob("*") if path.is_dir()):
         try:
             if (folder / SERIES).is_file():
                 series.append(_read_series(folder, run))
@@ -261,13 +214,21 @@ def _evaluations_of(run: RunView) -> tuple[list[EvaluationGroup], list[str]]:
         except CrtError as error:
             notes.append(f"{folder} is left out: {error}")
     single.sort(key=_training_order)
-    return [*group_comparable(single, run.name, run), *series], notes
+    groups = (*group_comparable(single, run.name, run), *series)
+    return ReportData((path,), runs=(run,), groups=groups, notes=tuple(notes))
 
 
 def _training_order(evaluation: Evaluation) -> tuple[bool, int, str]:
     """By the step of training; one checkpoint under several names as it was evaluated."""
     started = str(evaluation.manifest.get("started", ""))
     return evaluation.name != "base", step_of(evaluation) or 0, started
+
+
+def step_of(evaluation: Evaluation) -> int | None:
+    """The training step of the checkpoint that was evaluated, by its folder's name."""
+    name = Path(str(evaluation.manifest["model"].get("name", ""))).name
+    number = name.removeprefix("step-")
+    return int(number) if name.startswith("step-") and number.isdigit() else None
 
 
 def _read_series(folder: Path, run: RunView | None) -> EvaluationGroup:
@@ -295,23 +256,28 @@ def group_comparable(
             groups.append([evaluation])
         else:
             home.append(evaluation)
-    labels = [f"{label}, {' + '.join(group[0].tallies)}" for group in groups]
     return [
-        EvaluationGroup(label if len(groups) == 1 else own, _points(group), False, run)
-        for own, group in zip(labels, groups, strict=True)
+        EvaluationGroup(
+            label if len(groups) == 1 else f"{label}, {' + '.join(group[0].tallies)}",
+            _compare_with_first(group),
+            is_series=False,
+            run=run,
+        )
+        for group in groups
     ]
 
 
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
     """The same problems, prompted and counted alike, and a name of its own."""
     differences, _ = incomparable(group[0].manifest, other.manifest)
-    same_problems = group[0].tallies.keys() == other.tallies.keys() and all(
-        set(tally.ids) == set(other.tallies[name].ids) for name, tally in group[0].tallies.items()
+    ids, other_ids = (
+        {name: set(tally.ids) for name, tally in evaluation.tallies.items()}
+        for evaluation in (group[0], other)
     )
-    return same_problems and not differences and other.name not in {e.name for e in group}
+    return ids == other_ids and not differences and other.name not in {e.name for e in group}
 
 
-def _points(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
+def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
@@ -321,8 +287,203 @@ def _points(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
     return tuple(points)
 
 
-def step_of(evaluation: Evaluation) -> int | None:
-    """The training step of the checkpoint that was evaluated, by its folder's name."""
-    name = str(evaluation.manifest["model"].get("name", "")).rstrip("/").rpartition("/")[2]
-    number = name.removeprefix("step-")
-    return int(number) if name.startswith("step-") and number.isdigit() else None
+def _read_comparison(path: Path, runs: Sequence[Path]) -> ReportData:
+    """The rows of a comparison of methods, and the evaluations that they rest on."""
+    rows = _read_rows(path / METHODS, {"method", "acc", "len"})
+    needed = {"setting", "value", "method", "own", *SENSITIVITY_METRICS}
+    sensitivity = _read_rows(path / SENSITIVITY, needed)
+    if not rows and not runs:
+        raise DataError(f"{path} has no result yet: {METHODS} is empty, and runs/ has no run.")
+    names = variant_names(sensitivity)
+    rows = [{**row, "method": names.get(row["method"], row["method"])} for row in rows]
+    groups = tuple(_groups_by_seed(path, without_last(rows)))
+    return ReportData((path,), (), groups, tuple(rows), tuple(sensitivity))
+
+
+def _read_rows(path: Path, needed: set[str]) -> list[Row]:
+    """A list of objects that have these keys; none where there is no file."""
+    rows = read_json(path) if path.is_file() else []
+    if isinstance(rows, list) and all(isinstance(r, dict) and needed <= r.keys() for r in rows):
+        return rows
+    raise DataError(f"{path} is not a list of rows with {', '.join(sorted(needed))}.")
+
+
+def _groups_by_seed(path: Path, rows: Sequence[Row]) -> Iterator[EvaluationGroup]:
+    """The base and every method's checkpoint of one seed, as far as they are there."""
+    for seed in dict.fromkeys(row.get("seed") for row in rows):
+        folders = {"base": path / "evaluations" / f"base-seed{seed}"}
+        for row in rows:
+            if row.get("seed") == seed and isinstance(row.get("step"), int):
+                run = path / "evaluations" / str(row.get("run", f"{row['method']}-seed{seed}"))
+                folders[str(row["method"])] = run / f"step-{row['step']:04d}"
+        complete = {name: path for name, path in folders.items() if (path / FIGURES).is_file()}
+        if "base" in complete and len(complete) > 1:
+            evaluations = [load(path, name) for name, path in complete.items()]
+            yield from group_comparable(evaluations, f"seed {seed}", None)
+
+
+# Data → rows of plain numbers, which the table and the figures are made of
+
+
+def main_groups(data: ReportData) -> list[EvaluationGroup]:
+    """Per run or label the group with most problems: what the table and the sentences rest on."""
+    return _first_per_run(data, lambda group: (-group.num_problems, group.is_series))
+
+
+def checkpoint_groups(data: ReportData) -> list[EvaluationGroup]:
+    """Per run or label the group with every checkpoint, if there is one."""
+    return _first_per_run(data, lambda group: (not group.is_series, -group.num_problems))
+
+
+def _first_per_run(
+    data: ReportData, key: Callable[[EvaluationGroup], tuple[Any, Any]]
+) -> list[EvaluationGroup]:
+    compared = [group for group in data.groups if len(group.points) > 1] or data.groups
+    chosen: dict[object, EvaluationGroup] = {}
+    for group in sorted(compared, key=key):
+        chosen.setdefault(id(group.run) if group.run else group.label, group)
+    return sorted(chosen.values(), key=data.groups.index)
+
+
+def table_rows(data: ReportData) -> list[Row]:
+    """A row per method or evaluation; with several runs each has its run's name before it."""
+    groups = main_groups(data)
+    rows = method_rows(data) or [row for group in groups for row in group_rows(group)]
+    if data.methods or len(groups) == 1:
+        return rows
+    return [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
+
+
+def group_rows(group: EvaluationGroup) -> list[Row]:
+    """A row per evaluation, the base first."""
+    rows: list[Row] = []
+    for order, point in enumerate(group.points):
+        metrics, versus = point.metrics, point.versus_base
+        row: Row = {
+            "name": point.name,
+            "curve": group.curve,
+            "group": group.label,
+            "step": point.step,
+            "order": order,
+            "is_base": order == 0,
+            "is_result": point is group.result,
+            "recommended": group.is_recommended(point),
+            "problems": metrics["problems"],
+            "rollouts": metrics["rollouts"],
+            "shortened": sum((versus.get("transitions") or {}).values()) or None,
+            "certificate": versus.get("certificate"),
+        }
+        for name in METRICS:
+            row |= with_interval(name, metrics.get(name))
+        for name in VERSUS_BASE:
+            row |= with_interval(name, versus.get(name))
+        rows.append(row)
+    return rows
+
+
+def with_interval(name: str, metric: Row | None) -> Row:
+    """A metric and its interval under three names; None is unknown."""
+    ends = {name: "value", f"{name}_low": "low", f"{name}_high": "high"}
+    return {key: (metric or {}).get(end) for key, end in ends.items()}
+
+
+def method_rows(data: ReportData) -> list[Row]:
+    """A row per method of a comparison, the base first: means over seeds with their range."""
+    bases = {
+        row.get("seed"): {"method": "base"}
+        | {k.removeprefix("base_"): v for k, v in row.items() if k.startswith("base_")}
+        for row in data.methods
+        if "base_acc" in row
+    }
+    by_method = group_by([*bases.values(), *without_last(data.methods)], "method")
+    return [
+        {
+            **{"name": method, "curve": method, "group": method, "step": None, "order": order},
+            **{"seeds": len(seeds), "is_base": method == "base", "recommended": False},
+            **mean_and_range(METHOD_METRICS, seeds),
+        }
+        for order, ((method,), seeds) in enumerate(by_method.items())
+    ]
+
+
+def without_last(methods: Sequence[Row]) -> list[Row]:
+    """Rows of the recommended checkpoints, where the last ones were evaluated too."""
+    if not any(row.get("checkpoint") == "recommended" for row in methods):
+        return list(methods)
+    return [row for row in methods if row.get("checkpoint") != "last"]
+
+
+def sensitivity_rows(sensitivity: Sequence[Row]) -> list[Row]:
+    """A row per setting and value: means over seeds with their range."""
+    return [
+        {
+            **{"setting": setting, "title": setting_title(setting), "value": str(value)},
+            **{"own": seeds[0]["own"], "seeds": len(seeds)},
+            "numeric": isinstance(value, int | float),
+            "feasible": f"{sum(bool(row.get('feasible')) for row in seeds)} of {len(seeds)}",
+            **mean_and_range((*SENSITIVITY_METRICS, "base_acc"), seeds),
+        }
+        for (setting, value), seeds in group_by(sensitivity, "setting", "value").items()
+    ]
+
+
+def setting_title(setting: str) -> str:
+    """A setting's name for readers."""
+    last = setting.rpartition(".")[2]
+    return SETTING_TITLES.get(last, last.replace("_", " "))
+
+
+def variant_names(sensitivity: Sequence[Row]) -> Mapping[str, str]:
+    """Method → the setting that differs in it."""
+    return {
+        row["method"]: "as in the recipe"
+        if row["own"]
+        else f"{setting_title(row['setting'])} = {row['value']}"
+        for row in sensitivity
+    }
+
+
+def group_by(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Values of the keys → the rows that have them, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def mean_and_range(names: Iterable[str], rows: Sequence[Row]) -> Row:
+    """Per metric the mean over rows, and their range; None is unknown."""
+    result: Row = {}
+    for name in names:
+        values = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+        result[name] = float(np.mean(values)) if values else None
+        result[f"{name}_low"] = min(values, default=None)
+        result[f"{name}_high"] = max(values, default=None)
+    return result
+
+
+@dataclass(frozen=True)
+class ProblemTrajectories:
+    """Every problem over the points of a group: (C, P) arrays, NaN where it is not known."""
+
+    columns: tuple[str, ...]
+    keys: tuple[ProblemKey, ...]
+    accuracy: Array  # in [0, 1]
+    length: Array  # tokens
+
+
+def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
+    """All data sets one after the other, the problems in the base's order."""
+    ids_by_name = group.problem_ids
+    keys = tuple((name, problem_id) for name, ids in ids_by_name.items() for problem_id in ids)
+    accuracy, length = [], []
+    for point in group.points:
+        tallies = point.evaluation.tallies
+        parts = [tallies[name].select(ids) for name, ids in ids_by_name.items()]
+        right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
+        accuracy.append(np.concatenate(right))
+        length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))
+    columns = tuple(
+        str(point.step) if group.is_series and point.step else point.name for point in group.points
+    )
+    return ProblemTrajectories(columns, keys, np.array(accuracy), np.array(length))

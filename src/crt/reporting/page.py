@@ -2,17 +2,17 @@
 
 import base64
 import hashlib
-import re
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.reporting import summary
-from crt.reporting.answers import deflate, pack_group, pack_training_rollouts
-from crt.reporting.figure_rows import checkpoint_groups
+from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
 from crt.reporting.figures import (
     cases,
     redundancy,
@@ -22,26 +22,18 @@ from crt.reporting.figures import (
     training,
     trajectories,
 )
-from crt.reporting.html import Html, data_json, escape, joined, tag
-from crt.reporting.load import EvaluationPoint, ReportData, Row, RunView
-from crt.reporting.style import SCREEN_FONT, Figure, config, css_variables
+from crt.reporting.load import EvaluationPoint, ReportData, Row, checkpoint_groups, table_rows
+from crt.reporting.style import SCREEN_FONT, Figure, asset, config
 from crt.version import __version__
 
 BUDGET = 4_000_000  # bytes of packed answers in a page
 MOST_GROUPS = 12  # in the explorer
 MOST_ROWS = 24  # in the table before the rest is folded away
 MOST_RUNS = 24  # whose configuration and commands are shown
+MOST_EVALUATIONS = 40  # whose sampling is shown
+MOST_WARNINGS = 12
 MINUS = "−"
-NAVIGATION = {  # of the figures, in the order of reading
-    "sensitivity": "Settings",
-    "tradeoff": "Trade-off",
-    "trajectories": "Trajectory",
-    "stability": "Stability",
-    "redundancy": "Redundancy",
-    "cases": "Cases",
-    "failures": "Failures",
-    "training": "Training",
-}
+SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
 
 
 def figures_of(data: ReportData) -> list[Figure]:
@@ -69,8 +61,8 @@ def page(
     for figure in figures:
         choices.setdefault(figure.key, []).append(figure)
     explorer, chunks = _explorer(data, budget)
-    library = _asset("vega/vega.min.js")
-    script = "\n".join(_asset(name) for name in ("charts.js", "explorer.js", "page.js"))
+    library = asset("vega/vega.min.js")
+    script = "\n".join(asset(name) for name in ("charts.js", "explorer.js", "page.js"))
     payload = {
         "config": config(SCREEN_FONT),
         "refresh": refresh,
@@ -81,39 +73,67 @@ def page(
             ]
             for key, group in choices.items()
         },
-        "explorer": explorer,
+        "explorer": {"groups": explorer},
     }
-    lead = " ".join(summary.sentences(data)).replace(" %", "\N{NO-BREAK SPACE}%")
-    note = summary.base_accuracies(data).replace(" %", "\N{NO-BREAK SPACE}%")
-    return _fill_template(
-        {
-            "title": escape(_title(data)),
-            "hashes": f"{_hash(script)} {_hash(library)}",
-            "style": css_variables() + _asset("page.css"),
-            "sentences": tag("p", lead, class_="lead"),
-            "badge": _badge(data),
-            "table": result_table(summary.table(data)),
-            "note": tag("p", note, class_="note") if note else "",
-            "warnings": _warnings(data),
-            "nav": _navigation(list(choices), bool(explorer["groups"])),
-            "figures": "".join(_figure(group[0]) for group in choices.values()),
-            "explorer": _asset("explorer.html") if explorer["groups"] else "",
-            "configuration": _configuration(data),
-            "reproduction": reproduction(data),
-            "made": escape(f"crt {__version__}, {now:%Y-%m-%d %H:%M} UTC"),
-            "live": "live" if refresh else "still",
-            "payload": data_json(payload),
-            "chunks": "".join(
-                f'<script type="text/plain" id="chunk-{number}">{text}</script>\n'
-                for number, text in enumerate(chunks)
-            ),
-            "library": deflate(library.encode()),
-            "script": script,
-        }
+    return _render(
+        "page.html",
+        state="live" if refresh else "still",
+        title=_title(data),
+        hashes=f"{_hash(script)} {_hash(library)}",
+        style=asset("page.css"),
+        badge=None if data.methods else summary.certificate(data),  # a method has its own each
+        lead=" ".join(summary.sentences(data)),
+        table=result_table(table_rows(data)),
+        note=summary.base_accuracies(data),
+        warnings=_warnings(data),
+        figures={key: group[0].title for key, group in choices.items()},
+        has_explorer=bool(explorer),
+        configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
+        evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
+        sampling=SAMPLING,
+        commands=reproduction(data),
+        made=f"crt {__version__}, {now:%Y-%m-%d %H:%M} UTC",
+        payload=data_json(payload),
+        chunks=chunks,
+        library=deflate(library.encode()),
+        script=script,
     )
 
 
-def _explorer(data: ReportData, budget: int) -> tuple[Row, list[str]]:
+def _render(name: str, **parts: Any) -> str:
+    """The template with its parts; whatever is not markup is made visible and escaped."""
+
+    def show(value: object) -> object:
+        return value if hasattr(value, "__html__") else visible(str(value))
+
+    environment = Environment(
+        autoescape=True,
+        finalize=show,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(asset(name)).render(**parts)
+
+
+def _hash(script: str) -> str:
+    """By which the browser knows our scripts, and runs no other."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def data_json(value: Any) -> str:
+    """JSON that may stand in a script element: it cannot end the element or begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def round_numbers(value: Any) -> Any:
+    """The same with six digits to a number: nobody sees more, and pages stay small."""
+    return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+
+
+def _explorer(data: ReportData, budget: int) -> tuple[list[Row], list[str]]:
     """The index of every group, and packed questions by number."""
     first = checkpoint_groups(data)
     groups = [*first, *(group for group in data.groups if group not in first)][:MOST_GROUPS]
@@ -125,18 +145,9 @@ def _explorer(data: ReportData, budget: int) -> tuple[Row, list[str]]:
         indexes.append(index)
         chunks += packed
     if not groups and data.runs:
-        index, chunks = pack_training_rollouts(data.runs[0], budget)
+        index, chunks = pack_training(data.runs[0], budget)
         indexes += [index] if index["questions"] else []
-    return {"groups": indexes}, chunks
-
-
-def round_numbers(value: Any) -> Any:
-    """The same with six digits to a number: nobody sees more, and pages stay small."""
-    if isinstance(value, dict):
-        return {key: round_numbers(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [round_numbers(entry) for entry in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    return indexes, chunks
 
 
 def _title(data: ReportData) -> str:
@@ -147,33 +158,6 @@ def _title(data: ReportData) -> str:
         names = [f"{path.name}: {what}" for path in data.paths]
     names = list(dict.fromkeys(names))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def _navigation(keys: Sequence[str], explorer: bool) -> str:
-    parts = {"summary": "Summary", **{key: NAVIGATION[key] for key in keys}}
-    parts |= {"explorer": "Answers"} if explorer else {}
-    parts |= {"configuration": "Configuration", "reproduction": "Reproduce"}
-    return "".join(tag("a", title, href=f"#{key}") for key, title in parts.items())
-
-
-def _figure(figure: Figure) -> Html:
-    place = tag("figure", data_figure=figure.key)
-    return tag("section", tag("h2", figure.title), place, id=figure.key)
-
-
-def _hash(script: str) -> str:
-    """By which the browser knows our scripts, and runs no other."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _asset(name: str) -> str:
-    return (resources.files("crt") / "assets" / "report" / name).read_text(encoding="utf-8")
-
-
-def _fill_template(parts: dict[str, str]) -> str:
-    """The template with its parts in one pass: what is put in is not looked at again."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
 
 
 @dataclass(frozen=True)
@@ -191,6 +175,29 @@ class Column:
     def number(self, value: float) -> str:
         text = f"{value:{'+' if self.signed else ''}.{self.digits}f}"
         return text.lstrip("+-") if float(text) == 0 else text.replace("-", MINUS)
+
+    def cell(self, row: Row) -> tuple[str, str]:
+        """The number, and what stands below it: the base's value or the interval."""
+        value, base = row.get(self.key), row.get(self.base_key)
+        if self.key == "certificate":
+            return certificate_cell(value)
+        if value is None:
+            return "–", ""
+        low, high = row.get(f"{self.key}_low"), row.get(f"{self.key}_high")
+        below = ""
+        if base is not None:
+            below = f"base {self.number(base)}"
+        elif self.interval and low is not None and high is not None and low != high:
+            below = f"{self.number(low)} – {self.number(high)}"
+        return self.number(value), below
+
+
+def certificate_cell(certificate: Row | None) -> tuple[str, str]:
+    """Whether it passed, and its bound below."""
+    if not certificate:
+        return "–", ""
+    bound = f"≥ {100 * certificate['lower_bound']:+.1f} points".replace("-", MINUS)
+    return "passed" if certificate["held"] else "not passed", bound
 
 
 COLUMNS = (
@@ -210,137 +217,57 @@ COLUMNS = (
     Column("AD %", "ad", 0, "of the problems that got shorter: accuracy decreased"),
     Column("AP %", "ap", 0, "of the problems that got shorter: accuracy preserved"),
     Column("AI %", "ai", 0, "of the problems that got shorter: accuracy improved"),
+    Column(
+        *("Certificate", "certificate", 1),
+        "accuracy − the base's: its one-sided 95 % lower bound, paired over problems",
+    ),
 )
-CERTIFICATE = "accuracy − the base's: its one-sided 95 % lower bound, paired over problems"
 
 
-def result_table(rows: Sequence[Row]) -> Html:
-    """The one table; of a long series it shows some rows and folds the rest away."""
-    if len(rows) <= MOST_ROWS:
-        return _table(rows) if rows else Html("")
-    step = (len(rows) - 1) / (MOST_ROWS - 1)
-    places = {round(i * step) for i in range(MOST_ROWS)}
-    some = [row for i, row in enumerate(rows) if i in places or row.get("is_result")]
-    return joined(_table(some), _folded(f"all {len(rows)} rows", _table(rows)))
-
-
-def _table(rows: Sequence[Row]) -> Html:
+def result_table(rows: Sequence[Row]) -> Row:
+    """The one table; of a long series some rows are in sight and all are folded away."""
     columns = [c for c in COLUMNS if any(row.get(c.key) is not None for row in rows)]
-    has_certificate = any(row.get("certificate") for row in rows)
-    head = [tag("th", c.title, scope="col", title=c.explanation) for c in columns]
-    if has_certificate:
-        head.append(tag("th", "Certificate", scope="col", title=CERTIFICATE))
     body = [
-        tag(
-            "tr",
-            tag("th", row["name"], scope="row"),
-            *(tag("td", _cell(row, column)) for column in columns),
-            *([tag("td", _certificate_cell(row))] if has_certificate else []),
-            class_="result" if row.get("is_result") else None,
-        )
+        {
+            "name": row["name"],
+            "is_result": bool(row.get("is_result")),
+            "cells": [column.cell(row) for column in columns],
+        }
         for row in rows
     ]
-    top = tag("thead", tag("tr", tag("th", Html("&nbsp;"), scope="col"), *head))
-    return tag("div", tag("table", top, tag("tbody", *body)), class_="wide", tabindex="0")
+    places = spaced(len(body), MOST_ROWS)
+    some = [row for i, row in enumerate(body) if i in places or row["is_result"]]
+    return {"columns": columns, "rows": some, "all_rows": body}
 
 
-def _cell(row: Row, column: Column) -> Html:
-    value = row.get(column.key)
-    if value is None:
-        return tag("span", "–", class_="dim")
-    if row.get(column.base_key) is not None:
-        base = f"base {column.number(row[column.base_key])}"
-        return joined(column.number(value), tag("small", base))
-    low, high = row.get(f"{column.key}_low"), row.get(f"{column.key}_high")
-    if not column.interval or low is None or high is None or low == high:
-        return escape(column.number(value))
-    both = f"{column.number(low)} – {column.number(high)}"
-    return joined(column.number(value), tag("small", both))
-
-
-def _certificate_cell(row: Row) -> Html:
-    certificate = row.get("certificate")
-    if not certificate:
-        return tag("span", "–", class_="dim")
-    bound = f"{100 * certificate['lower_bound']:+.1f} points".replace("-", MINUS)
-    word = tag("b", "passed", class_="passed") if certificate["held"] else tag("span", "not passed")
-    return joined(word, tag("small", f"≥ {bound}"))
-
-
-def _badge(data: ReportData) -> Html:
-    """The certificate at a glance."""
-    if data.methods:  # one for each method: not one for the page
-        return Html("")
-    certificate = summary.certificate(data)
-    sign = {"passed": "✓", "open": "!", "none": "…"}[certificate.state]
-    return tag("p", tag("b", sign), certificate.badge, class_=f"badge {certificate.state}")
-
-
-def _warnings(data: ReportData) -> Html:
+def _warnings(data: ReportData) -> list[str]:
     """What makes numbers doubtful, and what could not be read."""
     points = [point for group in data.groups for point in group.points]
     warnings = [f"{p.name}: {warning}" for p in points for warning in p.evaluation.warnings]
     warnings = list(dict.fromkeys([*warnings, *data.notes]))
-    if not warnings:
-        return Html("")
-    items = [tag("li", sentence) for sentence in warnings[:12]]
-    items += [tag("li", f"and {len(warnings) - 12} more")] if len(warnings) > 12 else []
-    return tag("aside", tag("ul", *items), class_="warnings")
+    more = len(warnings) - MOST_WARNINGS
+    return warnings[:MOST_WARNINGS] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _configuration(data: ReportData) -> Html:
-    """Each run's resolved configuration, and how each evaluation was sampled."""
-    runs = [
-        _folded(f"{run.name}, {run.path}", tag("pre", as_toml(run.config)))
-        for run in data.runs[:MOST_RUNS]
-    ]
-    points = [point for group in data.groups for point in group.points]
-    if not points:
-        return joined(*runs)
-    titles = ("evaluation", "model", "rollouts", "T", "top-p", "cap", "seed", "grader")
-    head = tag("thead", tag("tr", *(tag("th", title, scope="col") for title in titles)))
-    body = tag("tbody", *map(_manifest_row, points[:40]))
-    table = tag("table", head, body, class_="plain")
-    return joined(*runs, tag("div", table, class_="wide", tabindex="0"))
-
-
-def _folded(title: str, content: Html) -> Html:
-    return tag("details", tag("summary", title), content)
-
-
-def _manifest_row(point: EvaluationPoint) -> Html:
-    manifest = point.evaluation.manifest
-    keys = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
-    sampling = [manifest["sampling"].get(key) for key in keys]
-    values = [manifest["model"].get("name"), *sampling, manifest["grader"]]
-    cells = ["unknown" if value is None else str(value) for value in values]
-    return tag("tr", tag("th", point.name, scope="row"), *(tag("td", cell) for cell in cells))
-
-
-def reproduction(data: ReportData) -> Html:
+def reproduction(data: ReportData) -> str:
     """The commands that do it all again, beside what is there."""
-    runs = data.runs[:MOST_RUNS]
-    lines = [line for run in runs for line in _commands(run)]
-    groups = [] if data.methods else [group for group in data.groups if group.run is None]
-    lines += [_eval_command(point) for group in groups for point in group.points]
-    repeated = {run.path: f"{run.path}-again" for run in runs}
-    paths = " ".join(str(repeated.get(path, path)) for path in data.paths)
-    return tag("pre", "\n".join(dict.fromkeys([*lines, f"crt report {paths}"])), class_="commands")
-
-
-def _commands(run: RunView) -> list[str]:
-    data = ",".join(run.config.evaluation.data) or "NAME"
-    return [
-        f"crt train {run.path}/config.json --out {run.path}-again",
-        f"crt eval {run.path}-again --all-checkpoints --data {data}",
-    ]
+    again = {run.path: f"{run.path}-again" for run in data.runs[:MOST_RUNS]}
+    lines: list[str] = []
+    for run in data.runs[:MOST_RUNS]:
+        names = ",".join(run.config.evaluation.data) or "NAME"
+        lines.append(f"crt train {run.path}/config.json --out {again[run.path]}")
+        lines.append(f"crt eval {again[run.path]} --all-checkpoints --data {names}")
+    if not data.methods:
+        points = [p for group in data.groups if group.run is None for p in group.points]
+        lines += [_eval_command(point) for point in points]
+    lines.append(f"crt report {' '.join(str(again.get(path, path)) for path in data.paths)}")
+    return "\n".join(dict.fromkeys(lines))
 
 
 def _eval_command(point: EvaluationPoint) -> str:
     manifest = point.evaluation.manifest
     data = ",".join(entry["name"] for entry in manifest["data"])
-    keys = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
-    given = {key.replace("_", "-"): manifest["sampling"].get(key) for key in keys}
+    given = {key.replace("_", "-"): manifest["sampling"].get(key) for key in SAMPLING}
     options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
     model = manifest["model"].get("name") or "MODEL"
     return f"crt eval {model} --data {data} {options} --name {point.name}"

@@ -7,29 +7,22 @@ charts.js fills in the latter two on the page; `resolve` fills in all three for 
 """
 
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from importlib import resources
+from typing import Any
 
 Spec = dict[str, Any]
 Data = Sequence[Mapping[str, Any]]
 
-# Okabe and Ito's colours, which differ with any kind of colour vision.
-LIGHT = {
-    **{"blue": "#0072B2", "vermillion": "#D55E00", "green": "#009E73", "purple": "#CC79A7"},
-    **{"orange": "#E69F00", "sky": "#56B4E9", "ink": "#1B2127", "muted": "#5F6973"},
-    **{"grey": "#B8C0C8", "grid": "#E4E8EC", "paper": "#FFFFFF", "on-color": "#FFFFFF"},
-}
-DARK = {
-    **LIGHT,
-    **{"blue": "#4BA3E3", "vermillion": "#F0803C", "green": "#2FBF94", "purple": "#DB94BD"},
-    **{"ink": "#E8ECEF", "muted": "#9AA5AF", "grey": "#5C6670", "grid": "#2C333A"},
-    **{"paper": "#161B20", "on-color": "#10151A"},
-}
-VARIABLES = {name: f"var(--{name})" for name in LIGHT}
-CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = tuple(VARIABLES.values())[:6]
-INK, MUTED, GREY, GRID, PAPER, ON_COLOR = tuple(VARIABLES.values())[6:]  # text on a coloured bar
+# Variables of page.css: Okabe and Ito's colours, which differ with any kind of colour vision.
+CURVES = BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = (
+    *("var(--blue)", "var(--vermillion)", "var(--green)"),
+    *("var(--purple)", "var(--orange)", "var(--sky)"),
+)
+INK, MUTED, GREY, GRID, PAPER = (f"var(--{n})" for n in ("ink", "muted", "grey", "grid", "paper"))
+ON_COLOR = "var(--on-color)"  # text on a coloured bar
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 LENGTHS = "cividis"  # dark is short, bright is long; even in grey
 SCREEN_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -43,6 +36,15 @@ VEGA_LITE = "6.4"  # of those in vl-convert the nearest to the page's
 ZOOM = "wheel![event.ctrlKey || event.metaKey]"  # the bare wheel scrolls the page
 LEGEND = {"orient": "top", "title": None, "symbolOpacity": 1, "columns": "2 or 6"}
 LONG = 18  # letters of a name, so that a legend has fewer columns
+RING = {"strokeWidth": 2, "opacity": 1, "color": VERMILLION}  # around the recommended checkpoint
+
+LETTER, LINE = 6.3, 13  # pixels that text of 12 pixels takes
+PANEL = 300  # pixels of a panel where it is narrowest, on a phone
+LABEL_PLACES = (  # align, baseline, dx, dy
+    *(("left", "bottom", 8, -3), ("right", "bottom", -8, -3), ("left", "top", 8, 3)),
+    *(("right", "top", -8, 3), ("center", "bottom", 0, -8), ("center", "top", 0, 8)),
+)
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,16 @@ def config(font: str) -> Spec:
     }
 
 
-def css_variables() -> str:
-    """The palette as the page's style sheet needs it."""
-    rules = {":root": LIGHT, '[data-theme="dark"]': DARK}
-    return "".join(
-        f"{where} {{ {' '.join(f'--{name}: {value};' for name, value in palette.items())} }}\n"
-        for where, palette in rules.items()
-    )
+def asset(name: str) -> str:
+    """A file that the page is made of."""
+    return (resources.files("crt") / "assets" / "report" / name).read_text(encoding="utf-8")
+
+
+@cache
+def palette() -> dict[str, str]:
+    """Variable → colour of the light page, which print has too."""
+    light, _, _ = asset("page.css").partition("}")
+    return {f"var(--{name})": color for name, color in re.findall(r"--([\w-]+): (#\w+);", light)}
 
 
 def render(figure: Figure, format: str) -> bytes:
@@ -92,7 +97,7 @@ def render(figure: Figure, format: str) -> bytes:
         return _in_points(svg, "pt").encode()
     if format == "pdf":
         return vl_convert.svg_to_pdf(_in_points(svg))
-    return _compress_png(vl_convert.svg_to_png(_in_points(svg), ppi=PNG_PIXELS_PER_INCH))
+    return vl_convert.svg_to_png(_in_points(svg), ppi=PNG_PIXELS_PER_INCH)
 
 
 def _renumber_ids(svg: str) -> str:
@@ -115,23 +120,6 @@ def _in_points(svg: str, unit: str = "") -> str:
     return re.sub(r'width="([\d.]+)" height="([\d.]+)"', scale, svg, count=1)
 
 
-def _compress_png(png: bytes) -> bytes:
-    """The same picture in about a third of the bytes: vl-convert packs quickly, not tightly."""
-    chunks: list[tuple[bytes, bytes]] = []  # kind, content
-    place = 8  # behind the signature
-    while place < len(png):
-        size = int.from_bytes(png[place : place + 4])
-        chunks.append((png[place + 4 : place + 8], png[place + 8 : place + 8 + size]))
-        place += 12 + size
-    pixels = zlib.decompress(b"".join(content for kind, content in chunks if kind == b"IDAT"))
-    kept = [chunk for chunk in chunks if chunk[0] not in (b"IDAT", b"IEND")]
-    packed = [*kept, (b"IDAT", zlib.compress(pixels, 7)), (b"IEND", b"")]
-    return png[:8] + b"".join(
-        len(content).to_bytes(4) + kind + content + zlib.crc32(kind + content).to_bytes(4)
-        for kind, content in packed
-    )
-
-
 def resolve(spec: Spec, width: int) -> Spec:
     """The specification for print at a width in pixels; charts.js does the same for the page."""
 
@@ -143,7 +131,7 @@ def resolve(spec: Spec, width: int) -> Spec:
         if isinstance(value, list):
             return [visit(v) for v in value]
         if isinstance(value, str) and value.startswith("var(--"):
-            return LIGHT.get(value[6:-1], value)
+            return palette().get(value, value)
         if key == "width" and isinstance(value, str) and "/" in value:
             return panel_width(spec, value, width)
         if key == "columns" and isinstance(value, str):
@@ -169,30 +157,23 @@ def panel_width(spec: Spec, share: str, width: int) -> int:
     return max(160, (width - 76 * (spec["columns"] - 1) - 44) * part // parts)
 
 
-class Marker(NamedTuple):
-    """How a name is drawn everywhere."""
-
-    color: str
-    shape: str
-
-
-def markers(names: Iterable[str]) -> dict[str, Marker]:
-    """Name → marker: the base first in ink, then CRT's methods, then the others by name.
+def markers(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Name → colour and shape: the base first in ink, then CRT's methods, then others by name.
 
     The same names look the same in every figure. Each time that the colours begin anew the shapes
     are shifted by one, so that nothing depends on colour alone.
     """
     unique = set(names)
     others = sorted(unique - {"base"}, key=lambda name: (not name.startswith("crt"), name))
-    by_name = {
-        name: Marker(CURVES[i % len(CURVES)], SHAPES[(i + i // len(CURVES)) % len(SHAPES)])
+    base = {"base": (INK, SHAPES[0])} if "base" in unique else {}
+    return base | {
+        name: (CURVES[i % len(CURVES)], SHAPES[(i + i // len(CURVES)) % len(SHAPES)])
         for i, name in enumerate(others)
     }
-    return {"base": Marker(INK, SHAPES[0]), **by_name} if "base" in unique else by_name
 
 
 def color_and_shape(field: str, names: Iterable[str], legend: bool = True) -> tuple[Spec, Spec]:
-    """Two encodings of a name by its marker."""
+    """Two encodings of a name, which look the same in every figure."""
     by_name = markers(names)
     shown = LEGEND if legend and len(by_name) > 1 else None
     if shown and max(map(len, by_name)) > LONG:
@@ -262,3 +243,50 @@ def side_by_side(panels: Sequence[Spec], columns: int = 2) -> Spec:
         "spacing": {"row": 84, "column": 76},
         "config": {"axisY": {"labelFlush": True}},  # a label above a panel would move its title
     }
+
+
+def place_labels(named: Data, points: Data, x: Spec, y: Spec, height: float) -> list[Spec]:
+    """Labels that cover no point and no other label; a name without such a place is left out.
+
+    `x` and `y` are the axes, whose domains are fixed; the panel's height is in pixels.
+    """
+
+    def pixels(row: Mapping[str, Any]) -> tuple[float, float]:
+        (left, right), (low, high) = x["scale"]["domain"], y["scale"]["domain"]
+        up = (row[y["field"]] - low) / (high - low)
+        return PANEL * (row[x["field"]] - left) / (right - left), (1 - up) * height
+
+    taken: list[Box] = [(a - 5, b - 5, a + 5, b + 5) for a, b in map(pixels, points)]
+    labels: list[Spec] = []
+    for row in named:
+        away = 1.7 if row.get("recommended") else 1.0  # from the ring around the point
+        before = [p for p in points if p["group"] == row["group"] and p["order"] < row["order"]]
+        from_right = bool(before) and before[-1]["len"] > row["len"]  # a line comes from there
+        for align, baseline, dx, dy in sorted(LABEL_PLACES, key=lambda p: from_right and p[2] > 0):
+            left, top = pixels(row)
+            width = LETTER * len(row["label"])
+            left += away * dx - {"left": 0, "center": width / 2, "right": width}[align]
+            top += away * dy - (LINE if baseline == "bottom" else 0)
+            box = (left, top, left + width, top + LINE)
+            inside = left >= 0 and top >= 0 and box[2] <= PANEL and box[3] <= height
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                place = {"align": align, "baseline": baseline, "dx": away * dx, "dy": away * dy}
+                labels.append({**row, **place})
+                break
+    return labels
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def label_layers(labels: Data) -> list[Spec]:
+    """Layers with the labels, each on a patch of paper so that no line crosses it."""
+    place = {name: {"expr": f"datum.{name}"} for name in ("align", "baseline", "dx", "dy")}
+    text = {"type": "text", "fontSize": 12, **place}
+    halo = {**text, "stroke": PAPER, "strokeWidth": 4, "fill": PAPER}
+    return [
+        layer(mark, labels, text="label", color={"value": INK})
+        for mark in (halo, {**text, "fill": INK})
+    ]

@@ -1,12 +1,18 @@
-"""What was run and what came of it: three sentences, one table, the certificate."""
+"""What was run and what came of it: three sentences, and the certificate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from crt.algorithm.statistics import shortfall
-from crt.reporting.figure_rows import group_rows, main_groups, method_rows, sensitivity_rows
-from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
+from crt.reporting.load import (
+    EvaluationGroup,
+    ReportData,
+    RunView,
+    main_groups,
+    method_rows,
+    sensitivity_rows,
+)
 
 METHOD_NAMES = {
     "crt": "CRT in two stages",
@@ -18,8 +24,7 @@ METHOD_NAMES = {
 OVER_SEEDS = "Numbers are means over seeds, with their range behind them."
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(NamedTuple):
     """Whether accuracy is within the tolerance of the base's: passed, not passed or unknown."""
 
     state: str  # passed, open, none
@@ -36,8 +41,15 @@ def sentences(data: ReportData) -> list[str]:
     group = best_group(data)
     first = _runs_sentence(data.runs) if data.runs else _evaluations_sentence(data.groups)
     if group is not None and len(group.points) > 1:
-        return [first, _best_sentence(data, group), certificate(data).sentence]
-    return [first, *(_records_sentence(run) for run in data.runs[:1]), _next_sentence(data)]
+        result = _result_sentence(group)
+        if len(main_groups(data)) > 1:
+            result = f"{group.label} has the highest AES2, {_aes2(group):+.2f}: o{result[1:]}"
+        return [first, result, certificate(data).sentence]
+    if not data.runs:
+        return [first, "With a second evaluation on the same problems this page compares the two."]
+    command = f"crt eval {data.runs[0].path} --all-checkpoints --data NAME"
+    next_step = f"Nothing was evaluated on held-out problems yet: {command}."
+    return [first, _validation_sentence(data.runs[0]), next_step]
 
 
 def best_group(data: ReportData) -> EvaluationGroup | None:
@@ -62,21 +74,12 @@ def certificate(data: ReportData) -> Certificate:
     fall = f"fell by at most {_points(lost)}" if lost > 0 else "did not fall"
     sentence = f"with 95 % confidence accuracy {fall} ({allowed} allowed)."
     if bounds["held"]:
-        return Certificate(
-            "passed", f"certificate passed · {allowed}", f"The certificate passed: {sentence}"
-        )
+        badge = f"certificate passed · {allowed}"
+        return Certificate("passed", badge, f"The certificate passed: {sentence}")
     sizes = bounds["tolerance"], bounds["problems"], bounds.get("needed")
     why = shortfall(*sizes) if "needed" in bounds else ""
     sentence = f"The certificate did not pass: {sentence} {why}".rstrip()
     return Certificate("open", f"certificate not passed · {allowed}", sentence)
-
-
-def _best_sentence(data: ReportData, group: EvaluationGroup) -> str:
-    """The result, and of several runs whose it is."""
-    sentence = _result_sentence(group)
-    if len(main_groups(data)) == 1:
-        return sentence
-    return f"{group.label} has the highest AES2, {_aes2(group):+.2f}: o{sentence[1:]}"
 
 
 def _result_sentence(group: EvaluationGroup) -> str:
@@ -106,13 +109,15 @@ def _runs_sentence(runs: Sequence[RunView]) -> str:
         return f"{len(runs)} runs: {names}{more}."
     (run,) = runs
     config = run.config
-    so_far = f"{len(run.steps)} of at most {config.schedule.steps} steps so far"
+    steps = f"{len(run.steps)} steps"
+    if not run.finished:
+        steps = f"{len(run.steps)} of at most {config.schedule.steps} steps so far"
     stage = run.progress.get("stage_one_ended")
     stages = f", Stage I for {stage} of them" if stage and run.method == "crt" else ""
     return (
         f"{run.name} trains {config.model.name} on {' + '.join(config.data.train)} with "
         f"{METHOD_NAMES.get(run.method, run.method)}, seed {config.seed}: "
-        f"{f'{len(run.steps)} steps' if run.finished else so_far}{stages}{_recommended(run)}."
+        f"{steps}{stages}{_recommended(run)}."
     )
 
 
@@ -126,32 +131,22 @@ def _recommended(run: RunView) -> str:
 
 
 def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
-    points = [point for group in groups for point in group.points]
-    sets = dict.fromkeys(name for point in points for name in point.evaluation.tallies)
-    names = ", ".join(dict.fromkeys(point.name for point in points[:8]))
+    points = [point.name for group in groups for point in group.points]
+    datasets = dict.fromkeys(name for group in groups for name in group.problem_ids)
     more = " and others" if len(points) > 8 else ""
-    return f"{len(points)} evaluations ({names}{more}) on {', '.join(sets)}."
+    names = ", ".join(dict.fromkeys(points[:8]))
+    return f"{len(points)} evaluations ({names}{more}) on {', '.join(datasets)}."
 
 
-def _records_sentence(run: RunView) -> str:
-    records = run.measured_records
-    if not records:
+def _validation_sentence(run: RunView) -> str:
+    if not run.records:
         return "No checkpoint has been measured yet."
-    step, row = list(records.items())[-1]
+    step, row = list(run.records.items())[-1]
     return (
         f"On {row['problems']} validation problems the checkpoint of step {step} takes "
         f"{row['tokens']:.0f} tokens where the reference takes {row['reference_tokens']:.0f}, and "
         f"is right in {100 * row['accuracy']:.1f} % instead of "
         f"{100 * row['reference_accuracy']:.1f} %."
-    )
-
-
-def _next_sentence(data: ReportData) -> str:
-    if not data.runs:
-        return "With a second evaluation on the same problems this page compares the two."
-    return (
-        "Nothing was evaluated on held-out problems yet: "
-        f"crt eval {data.runs[0].path} --all-checkpoints --data NAME."
     )
 
 
@@ -162,7 +157,7 @@ def _method_sentences(data: ReportData) -> list[str]:
     scored = [row for row in rows if row["aes2"] is not None]
     if not scored:
         return [first, OVER_SEEDS]
-    best = max(scored, key=lambda row: row["aes2"])
+    best = max(scored, key=itemgetter("aes2"))
     second = (
         f"{best['name']} has the highest AES2, {best['aes2']:+.2f}: {best['acc']:.1f} % right "
         f"with {best['len']:.0f} tokens per response."
@@ -177,11 +172,14 @@ def _sensitivity_sentences(data: ReportData) -> list[str]:
     names = ", ".join(dict.fromkeys(row["title"] for row in rows))
     result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
     for name, title, digits, unit in (("acc", "Accuracy", 1, "%"), ("len", "Length", 0, "tokens")):
-        known = [row for row in rows if row[name] is not None]
-        ends = [end(known, key=itemgetter(name)) for end in (min, max)] if known else []
-        if ends:
+        measured = [row for row in rows if row[name] is not None]
+        if measured:
             low, high = (
-                f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})" for row in ends
+                f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})"
+                for row in (
+                    min(measured, key=itemgetter(name)),
+                    max(measured, key=itemgetter(name)),
+                )
             )
             result.append(f"{title} goes from {low} to {high}.")
     return [*result, OVER_SEEDS]
@@ -193,15 +191,16 @@ def base_accuracies(data: ReportData) -> str:
     run = group.run if group else None
     if run is None or data.methods:
         return ""
+    bases = [(other.points[0], other.data_label) for other in data.groups if other.run is run]
     measured = [
-        (other.points[0].metrics["acc"]["value"], other.data_label)
-        for other in data.groups
-        if other.run is run and other.points[0].step == 0 and other.points[0].metrics.get("acc")
+        (base.metrics["acc"]["value"], where)
+        for base, where in bases
+        if base.step == 0 and base.metrics.get("acc")
     ]
-    records = list(run.measured_records.values())
-    if records and records[-1].get("reference_accuracy") is not None:
-        accuracy = 100 * records[-1]["reference_accuracy"]
-        measured.append((accuracy, f"{records[-1]['problems']:,} validation problems"))
+    record = list(run.records.values())[-1] if run.records else {}
+    if record.get("reference_accuracy") is not None:
+        where = f"{record['problems']:,} validation problems"
+        measured.append((100 * record["reference_accuracy"], where))
     if len(measured) < 2:
         return ""
     of = f" of {run.name}" if len(data.runs) > 1 else ""
@@ -210,18 +209,6 @@ def base_accuracies(data: ReportData) -> str:
         f"The base{of} was measured {len(measured)} times: {values}. The problems and the sampled "
         "responses differ, and so do the accuracies: compare within one measurement only."
     )
-
-
-def table(data: ReportData) -> list[Row]:
-    """The rows of the one table; with several runs each has its run's name before it."""
-    methods = method_rows(data)
-    if methods:
-        return methods
-    groups = main_groups(data)
-    rows = [row for group in groups for row in group_rows(group)]
-    if len(groups) == 1:
-        return rows
-    return [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
 
 
 def _points(value: float) -> str:

@@ -11,6 +11,7 @@ from crt.algorithm.metrics import (
     AesWeights,
     aes,
     matched_zip_ratios,
+    pareto_front,
     transitions,
     zip_ratio,
     zip_ratios,
@@ -43,6 +44,17 @@ def test_aes_works_element_by_element():
 def test_a_base_that_solves_nothing_has_no_aes(base):
     with pytest.raises(ValueError, match="above 0"):
         aes(0.5, 100, *base)
+
+
+def test_the_front_holds_who_nobody_beats():
+    # the second is shorter and as accurate as the first, the third is the shortest
+    front = pareto_front(length=[100, 60, 40, 70], accuracy=[90, 90, 80, 85])
+    assert front.tolist() == [False, True, True, False]
+
+
+def test_equal_points_are_both_on_the_front():
+    assert pareto_front([50, 50], [90, 90]).tolist() == [True, True]
+    assert pareto_front([], []).tolist() == []
 
 
 def test_zip_ratio_by_hand():

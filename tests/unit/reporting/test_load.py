@@ -5,9 +5,14 @@ import json
 import pytest
 
 from crt.errors import DataError
-from crt.reporting.figure_rows import checkpoint_groups, group_rows, main_groups, method_rows
 from crt.reporting.figures import trajectories
-from crt.reporting.load import load_report_data
+from crt.reporting.load import (
+    checkpoint_groups,
+    group_rows,
+    load_report_data,
+    main_groups,
+    method_rows,
+)
 
 
 def names(group):

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from crt.reporting import summary
-from crt.reporting.answers import HEAD, TAIL, shorten, spaced
-from crt.reporting.load import load_report_data
-from crt.reporting.page import Column, figures_of, page, reproduction
+from crt.reporting.load import load_report_data, table_rows
+from crt.reporting.page import Column, data_json, figures_of, page, reproduction
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 HOSTILE = (
@@ -83,19 +82,6 @@ def test_what_does_not_fit_is_left_out_and_said(evaluated, answers, tmp_path):
     assert all(q["chunk"] is not None for q in full["questions"])
     kept = [q for q in small["questions"] if q["chunk"] is not None]
     assert 0 < len(kept) < 40 and len(small["questions"]) == 40
-
-
-def test_the_middle_of_a_very_long_answer_goes():
-    text = "a" * HEAD + "b" * 1000 + "c" * TAIL
-    assert shorten([[0, text]]) == [[0, "a" * HEAD], [3, "1000"], [0, "c" * TAIL]]
-    parts = [[0, "a" * HEAD], [1, "b" * 400], [0, "b" * 600], [2, "c" * TAIL]]
-    assert shorten(parts) == [[0, "a" * HEAD], [3, "1000"], [2, "c" * TAIL]]
-    assert shorten([[0, "short"]]) == [[0, "short"]]
-
-
-def test_columns_are_spaced_with_both_ends():
-    assert spaced(20, 9) == [0, 2, 5, 7, 10, 12, 14, 17, 19]
-    assert spaced(3, 9) == [0, 1, 2]
 
 
 def test_three_sentences_with_the_figures(run_with_series):
@@ -184,16 +170,23 @@ def test_the_table_rests_on_most_problems(run_with_series, evaluated, answers):
     folder = run_with_series / "evaluations"
     evaluated(folder / "base", answers(100, [2] * 20), data="held-out")
     evaluated(folder / "crt", answers(40, [2] * 20), data="held-out", model="x/step-0006")
-    rows = summary.table(load_report_data([run_with_series]))
+    rows = table_rows(load_report_data([run_with_series]))
     assert [(row["name"], row["problems"]) for row in rows] == [("base", 20), ("crt", 20)]
     assert [row["recommended"] for row in rows] == [False, True]
 
 
 def test_the_commands_end_with_the_repeated_run(run_with_series):
     lines = reproduction(load_report_data([run_with_series])).splitlines()
-    assert lines[-1] == f"crt report {run_with_series}-again</pre>"
+    assert lines[-1] == f"crt report {run_with_series}-again"
 
 
 def test_a_column_writes_numbers():
     column = Column("AES₂", "aes2", 2, "", signed=True)
     assert [column.number(value) for value in (0.5, -0.25, -0.001)] == ["+0.50", "−0.25", "0.00"]
+
+
+def test_data_cannot_leave_its_element():
+    hostile = ["</script><script>alert(1)</script>", "<!--", "\u2028\u2029"]
+    text = data_json(hostile)
+    assert "<" not in text and "\u2028" not in text
+    assert json.loads(text) == hostile

@@ -6,7 +6,16 @@ import pytest
 
 from crt.reporting.load import load_report_data
 from crt.reporting.page import figures_of
-from crt.reporting.style import LIGHT, Figure, markers, panel_width, render, resolve
+from crt.reporting.style import (
+    Figure,
+    axis,
+    markers,
+    palette,
+    panel_width,
+    place_labels,
+    render,
+    resolve,
+)
 
 
 def test_names_beyond_the_palette_still_differ():
@@ -26,7 +35,7 @@ def test_colours_are_filled_in_but_not_in_data():
         "width": "1/1",
     }
     found = resolve(spec, 500)
-    assert found["mark"]["color"] == LIGHT["blue"] and found["width"] == 500
+    assert found["mark"]["color"] == palette()["var(--blue)"] and found["width"] == 500
     assert found["data"]["values"] == [{"text": "var(--blue)"}]
 
 
@@ -68,3 +77,20 @@ def test_circles_are_filled_to_the_accuracy(run_with_series):
     assert len(arcs) == 12 * 4
     # a whole circle is two arcs; three of twelve questions are right in half of their responses
     assert sum(arc.count("A") == 1 for arc in arcs) == 3 * 4
+
+
+def test_a_name_that_would_cover_another_is_left_out():
+    def point(name: str, length: float) -> dict:
+        return {"label": name, "len": length, "acc": 50.0, "group": name, "order": 0}
+
+    apart = [point("first", 50.0), point("second", 50.0)]
+    x, y = axis("len", domain=[0, 100]), axis("acc", domain=[0, 100])
+    placed = place_labels(apart, apart, x, y, 200)
+    assert [(row["label"], row["align"]) for row in placed] == [
+        ("first", "left"),
+        ("second", "right"),
+    ]
+    many = [point(f"name-{i}", 50.0) for i in range(12)]  # six places around one point
+    assert len(place_labels(many, many, x, y, 200)) <= 6
+    edge = [point("at the edge", 99.0)]
+    assert place_labels(edge, edge, x, y, 200)[0]["align"] == "right"

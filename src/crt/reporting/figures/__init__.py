@@ -1,4 +1,1 @@
-"""One module per figure: data → rows → Vega-Lite specification.
-
-Each module has `figures(data)`, which returns none where there is nothing to show.
-"""
+"""One module per figure; `figures(data)` returns none where there is nothing to show."""

@@ -10,11 +10,17 @@ import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
 from crt.reporting import style
-from crt.reporting.figure_rows import ProblemTrajectories, checkpoint_groups, problem_trajectories
-from crt.reporting.load import EvaluationGroup, ProblemKey, ReportData, Row
+from crt.reporting.load import (
+    EvaluationGroup,
+    ProblemKey,
+    ProblemTrajectories,
+    ReportData,
+    Row,
+    checkpoint_groups,
+    problem_trajectories,
+)
 from crt.reporting.style import Figure, Spec, layer, tooltip
 
-CASES, FAILURES = "cases", "failures"
 QUESTIONS = 16  # in the case study
 EXAMPLES = 5  # of a failure mode
 DROP = 0.25  # accuracy that a question must lose to count as eroded
@@ -24,6 +30,17 @@ SNIPPET = 34  # characters of a question beside its row
 FIELDS = {
     **{"": "text", "checkpoint": "column", "accuracy %": "accuracy:.0f", "tokens": "tokens:.0f"}
 }
+CASE_CAPTION = (
+    "{shown} of {total:,} questions, from the longest to the shortest answers of the base. "
+    "The brighter a field, the longer the responses; a full circle is always right. "
+    "Click on a question to read its answers."
+)
+FAILURE_CAPTION = (
+    "Accuracy erosion: {eroded} of {total:,} questions became shorter and lost at least {drop:.0f} "
+    "points ({gained} became shorter and gained as much, which tells how much is chance). "
+    "Length churn: {churned} walked at least {excess:.0f} % of the base's length to and fro while "
+    "accuracy stayed within {drop:.0f} points."
+)
 
 
 def figures(data: ReportData) -> list[Figure]:
@@ -36,8 +53,8 @@ def figures(data: ReportData) -> list[Figure]:
         chosen = spread_ranks(problems.length[0], QUESTIONS)
         shown = list(cells(problems, chosen, texts))
         if shown:
-            caption = _case_caption(len(chosen), len(problems.keys))
-            cases.append(Figure(CASES, "Case study", grid(shown), caption, group.label))
+            caption = CASE_CAPTION.format(shown=len(chosen), total=len(problems.keys))
+            cases.append(Figure("cases", "Case study", grid(shown), caption, group.label))
         panels = [
             {"title": mode, **grid(list(cells(problems, examples, texts)))}
             for mode, examples in failure_examples(group, problems).items()
@@ -45,7 +62,7 @@ def figures(data: ReportData) -> list[Figure]:
         ]
         if panels:
             spec, caption = {"vconcat": panels, "spacing": 18}, _failure_caption(problems)
-            failures.append(Figure(FAILURES, "Failure modes", spec, caption, group.label))
+            failures.append(Figure("failures", "Failure modes", spec, caption, group.label))
     return [*cases, *failures]
 
 
@@ -59,11 +76,9 @@ def example_questions(group: EvaluationGroup) -> list[int]:
 
 def spread_ranks(lengths: Array, count: int) -> list[int]:
     """Places of `count` values from the longest to the shortest, evenly spaced in rank."""
-    known = np.flatnonzero(~np.isnan(lengths))
-    ranked = known[np.argsort(-lengths[known], kind="stable")]
-    if len(ranked) <= count:
-        return ranked.tolist()
-    return ranked[np.linspace(0, len(ranked) - 1, count).round().astype(int)].tolist()
+    ranked = np.argsort(-lengths, kind="stable")[: np.count_nonzero(~np.isnan(lengths))]
+    places = np.linspace(0, len(ranked) - 1, min(count, len(ranked)))
+    return ranked[places.round().astype(int)].tolist()
 
 
 def failure_examples(
@@ -72,12 +87,10 @@ def failure_examples(
     """Failure mode → places of its clearest examples; none without a trajectory of points."""
     if len(problems.columns) < 3 or not (group.is_series or group.run):
         return {}
-    lost = problems.accuracy[0] - problems.accuracy[-1]
+    accuracy, length = problems.accuracy, problems.length
     return {
-        "Accuracy erosion": _clearest(eroded(problems.accuracy, problems.length), lost),
-        "Length churn": _clearest(
-            churned(problems.accuracy, problems.length), excess(problems.length)
-        ),
+        "Accuracy erosion": _clearest(eroded(accuracy, length), accuracy[0] - accuracy[-1]),
+        "Length churn": _clearest(churned(accuracy, length), excess(length)),
     }
 
 
@@ -107,23 +120,11 @@ def churned(accuracy: Array, length: Array) -> BoolArray:
     return (excess(length) >= EXCESS) & (np.ptp(accuracy, axis=0) <= DROP + 1e-9)
 
 
-def _case_caption(shown: int, total: int) -> str:
-    return (
-        f"{shown} of {total:,} questions, from the longest to the shortest answers of the base. "
-        "The brighter a field, the longer the responses; a full circle is always right. "
-        "Click on a question to read its answers."
-    )
-
-
 def _failure_caption(problems: ProblemTrajectories) -> str:
-    both = (problems.accuracy, problems.length)
-    worse, better, to_and_fro = (int(mode(*both).sum()) for mode in (eroded, gained, churned))
-    return (
-        f"Accuracy erosion: {worse} of {len(problems.keys):,} questions became shorter and lost at "
-        f"least {100 * DROP:.0f} points ({better} became shorter and gained as much, which tells "
-        f"how much is chance). Length churn: {to_and_fro} walked at least {100 * EXCESS:.0f} % of "
-        f"the base's length to and fro while accuracy stayed within {100 * DROP:.0f} points."
-    )
+    modes = {"eroded": eroded, "gained": gained, "churned": churned}
+    counts = {k: int(mode(problems.accuracy, problems.length).sum()) for k, mode in modes.items()}
+    limits = {"drop": 100 * DROP, "excess": 100 * EXCESS}
+    return FAILURE_CAPTION.format(total=len(problems.keys), **counts, **limits)
 
 
 def cells(
@@ -134,16 +135,14 @@ def cells(
         key = problems.keys[number]
         text = " ".join(texts.get(key, key[1]).split())
         label = text if len(text) <= SNIPPET else f"{text[: SNIPPET - 1]}…"
-        for place, column in enumerate(problems.columns):
-            acc, tokens = (
-                float(problems.accuracy[place, number]),
-                float(problems.length[place, number]),
-            )
+        values = zip(problems.accuracy[:, number], problems.length[:, number], strict=True)
+        for place, (acc, tokens) in enumerate(values):
             if not (math.isnan(acc) or math.isnan(tokens)):
                 yield {
-                    **{"question": number, "column": column, "order": place},
+                    **{"question": number, "column": problems.columns[place], "order": place},
                     **{"label": f"{number + 1} · {label}", "text": text[:200]},
-                    **{"accuracy": 100 * acc, "tokens": tokens, "angle": 2 * math.pi * acc},
+                    **{"accuracy": 100 * float(acc), "tokens": float(tokens)},
+                    "angle": 2 * math.pi * float(acc),
                 }
 
 
@@ -171,12 +170,8 @@ def grid(rows: Sequence[Row]) -> Spec:
         layer(arc, theta=theta, theta2={"datum": 0}),
         layer({**circle, **edge}),
     ]
-    panel = style.panel(
-        {"step": CELL},
-        layers,
-        rows,
-        x={"field": "column", "sort": columns, "axis": top, **tight},
-        y={"field": "label", "sort": labels, "axis": left, **tight},
-        tooltip=tooltip(FIELDS),  # for the field and the circle on it
-    )
+    x = {"field": "column", "sort": columns, "axis": top, **tight}
+    y = {"field": "label", "sort": labels, "axis": left, **tight}
+    hovered = tooltip(FIELDS)  # for the field and the circle on it
+    panel = style.panel({"step": CELL}, layers, rows, x=x, y=y, tooltip=hovered)
     return {**panel, "width": {"step": WIDE_CELL if len(columns) <= 12 else CELL}}

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 
 from crt.reporting import style
-from crt.reporting.figure_rows import checkpoint_groups, group_rows, method_rows
-from crt.reporting.figures.labels import label_layers, place_labels
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, checkpoint_groups, group_rows, method_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "redundancy", "Redundancy against length"
 CAPTION = (
     "R_zip is the size of a response after gzip over its size before: the lower, the more it "
     "repeats itself. Very short texts do not compress, so compare at like lengths."
@@ -24,20 +21,20 @@ FIELDS = {"": "label", "of": "kind", "tokens": "len:.1f", "R_zip": "value:.3f"}
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all groups or methods."""
     rows = make_rows(data)
+    if len(rows) < 2:
+        return []
     many = len({row["curve"] for row in rows}) > MANY
     inches = style.PAGE_INCHES if many else 1.25 * style.COLUMN_INCHES
-    return [Figure(KEY, TITLE, spec(rows), CAPTION, "", inches)] if len(rows) > 1 else []
+    return [Figure("redundancy", "Redundancy against length", spec(rows), CAPTION, inches=inches)]
 
 
 def make_rows(data: ReportData) -> list[Row]:
     """A row per evaluation or method and kind of response."""
-    rows = method_rows(data)
-    if not rows:
-        rows = [row for group in checkpoint_groups(data) for row in group_rows(group)]
+    groups = checkpoint_groups(data)
+    rows = method_rows(data) or [row for group in groups for row in group_rows(group)]
     few = len({row["curve"] for row in rows}) <= FEW
-    kept = ("curve", "group", "order", "len", "is_base")
     return [
-        {**{key: row[key] for key in kept}, "kind": kind, "value": row[name], "label": row["name"]}
+        {**row, "kind": kind, "value": row[name], "label": row["name"]}
         for name, kind in KINDS.items()
         for row in rows
         if (few or name == "r_zip") and row.get(name) is not None and row["len"] is not None
@@ -46,6 +43,8 @@ def make_rows(data: ReportData) -> list[Row]:
 
 def spec(rows: Sequence[Row]) -> Spec:
     """One line per curve and kind, in the order of training."""
+    kept = ("curve", "group", "order", "len", "is_base", "kind", "value", "label")
+    rows = [{key: row[key] for key in kept} for row in rows]
     color, shape = style.color_and_shape("curve", [row["curve"] for row in rows])
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     legend = {"orient": "top", "title": None, "symbolSize": 500} if len(kinds) > 1 else None
@@ -55,11 +54,11 @@ def spec(rows: Sequence[Row]) -> Spec:
     whole = [row for row in rows if row["kind"] == KINDS["r_zip"]]
     last = {row["group"]: row for row in whole}
     named = [row for row in whole if row["is_base"] or row is last[row["group"]]]
-    dots = mark("point", filled=True, size=60)
+    dots = layer(mark("point", filled=True, size=60), shape=shape, tooltip=tooltip(FIELDS))
     layers = [
         layer(mark("line", strokeWidth=1.6), detail="group", order="order", strokeDash=dash),
-        *label_layers(place_labels(named, rows, x, y, HEIGHT)),
-        style.zoomable("redundancy", layer(dots, shape=shape, tooltip=tooltip(FIELDS))),
+        *style.label_layers(style.place_labels(named, rows, x, y, HEIGHT)),
+        style.zoomable("redundancy", dots),
     ]
     return style.panel(HEIGHT, layers, rows, x=x, y=y, color=color)
 

@@ -1,14 +1,13 @@
 """Sensitivity: accuracy, tokens and AES2 for every value of every setting that was varied."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from textwrap import fill
 
 from crt.reporting import style
-from crt.reporting.figure_rows import sensitivity_rows
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, sensitivity_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "sensitivity", "What each setting does"
 PANELS = {"acc": "accuracy, %", "len": "tokens", "aes2": "AES2"}
 OWN, OTHER = "the recipe's own value", "another value"
 
@@ -16,7 +15,15 @@ OWN, OTHER = "the recipe's own value", "another value"
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all settings."""
     rows = make_rows(data)
-    return [Figure(KEY, TITLE, spec(rows), caption(rows))] if len(rows) > 1 else []
+    if len(rows) < 2:
+        return []
+    caption = (
+        "One setting at a time, the others as the recipe has them. Points are means over up to "
+        f"{max(row['seeds'] for row in rows)} seeds, bars their range; the scale of a metric is "
+        "the same for all settings. A diamond is the recipe's own value. The dashed line is the "
+        "base's accuracy, and its AES2, which is 0."
+    )
+    return [Figure("sensitivity", "What each setting does", spec(rows), caption)]
 
 
 def make_rows(data: ReportData) -> list[Row]:
@@ -31,32 +38,20 @@ def make_rows(data: ReportData) -> list[Row]:
     ]
 
 
-def caption(rows: Sequence[Row]) -> str:
-    """How to read it."""
-    seeds = max(row["seeds"] for row in rows)
-    return (
-        f"One setting at a time, the others as the recipe has them. Points are means over up to "
-        f"{seeds} seeds, bars their range; the scale of a metric is the same for all settings. "
-        "A diamond is the recipe's own value. The dashed line is the base's accuracy, and its "
-        "AES2, which is 0."
-    )
-
-
 def spec(rows: Sequence[Row]) -> Spec:
     """A line of three panels per setting."""
-    by_setting: dict[str, list[Row]] = {}
-    for row in rows:
-        by_setting.setdefault(row["setting"], []).append(row)
-    scales = {name: (domain(rows, name), _reference(rows, name)) for name in PANELS}
-    panels = [_panel(part, name, *scales[name]) for part in by_setting.values() for name in PANELS]
+    panels: list[Spec] = []
+    for setting in dict.fromkeys(row["setting"] for row in rows):
+        part = [row for row in rows if row["setting"] == setting]
+        panels += [_panel(part, name, rows) for name in PANELS]
     return style.side_by_side(panels, len(PANELS))
 
 
 def domain(rows: Sequence[Row], name: str) -> list[float]:
     """From the lowest to the highest of all settings, with a margin, and the dashed line."""
     ends = [row[f"{name}{end}"] for row in rows for end in ("_low", "_high")]
-    known = [value for value in [*ends, *_reference(rows, name)] if value is not None]
-    low, high = min(known, default=0.0), max(known, default=1.0)
+    values = [value for value in [*ends, *_reference(rows, name)] if value is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
     margin = 0.08 * (high - low) or 0.5
     return [low - margin, high + margin]
 
@@ -65,15 +60,16 @@ def _reference(rows: Sequence[Row], name: str) -> list[float]:
     """Where the dashed line stands: the base's value, if the panel has one."""
     if name == "aes2":
         return [0.0]
-    known = [row["base_acc"] for row in rows if row["base_acc"] is not None]
-    return [sum(known) / len(known)] if name == "acc" and known else []
+    accuracies = [row["base_acc"] for row in rows if row["base_acc"] is not None]
+    return [fmean(accuracies)] if name == "acc" and accuracies else []
 
 
-def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[float]) -> Spec:
+def _panel(part: list[Row], name: str, every: Sequence[Row]) -> Spec:
+    """One metric of one setting, on the scale of every setting."""
     labels = {"labelAngle": 0, "labelExpr": "split(datum.label, '\\n')"}
     order = [row["shown"] for row in part]
     x = {"field": "shown", "type": "nominal", "sort": order, "title": None, "axis": labels}
-    y = axis(name, domain=y_domain)
+    y = axis(name, domain=domain(every, name))
     fields = {"": "value", "accuracy %": "acc:.2f", "tokens": "len:.1f", "AES2": "aes2:+.3f"}
     fields |= {"from": f"{name}_low:.3f", "to": f"{name}_high:.3f", "seeds": "seeds"}
     fields |= {"kept the guard": "feasible"}
@@ -84,7 +80,7 @@ def _panel(part: list[Row], name: str, y_domain: list[float], reference: list[fl
     line = layer(mark("line", color=style.GREY, strokeWidth=1.5))
     dots = mark("point", filled=True, size=90, opacity=1)
     layers = [
-        *(style.across("at", data=[{"at": value}]) for value in reference),
+        *(style.across("at", data=[{"at": value}]) for value in _reference(every, name)),
         *([line] if all(row["numeric"] for row in part) else []),
         layer(mark("rule", strokeWidth=2), y=f"{name}_low", y2=f"{name}_high", color=color),
         layer(dots, color=color, shape=shape, tooltip=tooltip(fields)),

@@ -1,13 +1,11 @@
 """Stability: of the problems that got shorter, how many lost, kept and gained accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from crt.reporting import style
-from crt.reporting.figure_rows import group_rows, main_groups, method_rows
-from crt.reporting.load import ReportData, Row
+from crt.reporting.load import ReportData, Row, table_rows
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "stability", "Stability where responses got shorter"
 CAPTION = (
     "Accuracies are means of a few rollouts: two evaluations of one model differ by chance, "
     "with AD about as large as AI. Read AD beside AI."
@@ -23,40 +21,28 @@ FIELDS = {
 
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all evaluations or methods."""
-    rows = make_rows(data)
-    short = all(len(row["name"]) <= 20 for row in rows)
-    inches = 6.0 if short else style.PAGE_INCHES
-    return [Figure(KEY, TITLE, spec(rows), CAPTION, "", inches)] if rows else []
+    rows = list(make_rows(data))
+    inches = 6.0 if all(len(row["name"]) <= 20 for row in rows) else style.PAGE_INCHES
+    title = "Stability where responses got shorter"
+    return [Figure("stability", title, spec(rows), CAPTION, inches=inches)] if rows else []
 
 
-def make_rows(data: ReportData) -> list[Row]:
-    """Three rows per evaluation but the base, or per method."""
-    rows = method_rows(data)
-    if not rows:
-        groups = main_groups(data)
-        rows = [row for group in groups for row in group_rows(group)]
-        if len(groups) > 1:
-            rows = [{**row, "name": f"{row['group']} · {row['name']}"} for row in rows]
-    known = [row for row in rows if all(row[key] is not None for key in KINDS)]
-    return [part for row in known for part in _parts(row)]
-
-
-def _parts(row: Row) -> list[Row]:
-    parts: list[Row] = []
-    end = 0.0
-    count = row.get("shortened")
-    name = f"{row['name']} (n = {count})" if count else row["name"]
-    for key, kind in KINDS.items():
-        start, share = end, row[key]
-        end = start + share
-        parts.append(
-            {
+def make_rows(data: ReportData) -> Iterator[Row]:
+    """Three rows per evaluation but the base, or per method: the parts of its bar."""
+    for row in table_rows(data):
+        if any(row[key] is None for key in KINDS):
+            continue
+        count = row.get("shortened")
+        name = f"{row['name']} (n = {count})" if count else row["name"]
+        end = 0.0
+        for key, kind in KINDS.items():
+            start, share = end, row[key]
+            end = start + share
+            yield {
                 **{"name": name, "kind": kind, "shortened": count, "label": f"{share:.0f} %"},
                 **{"share": share, "low": row[f"{key}_low"], "high": row[f"{key}_high"]},
                 **{"start": start, "end": end, "middle": (start + end) / 2},
             }
-        )
-    return parts
 
 
 def spec(rows: Sequence[Row]) -> Spec:
@@ -68,10 +54,10 @@ def spec(rows: Sequence[Row]) -> Spec:
     on_grey = {"test": f"datum.kind === '{KINDS['ap']}'", "value": style.INK}
     text_color = {"condition": on_grey, "value": style.ON_COLOR}
     number = mark("text", fontSize=12, fontWeight=600)
-    wide_enough = [{"filter": f"datum.share * width / 100 >= {NUMBER}"}]
+    fits = [{"filter": f"datum.share * width / 100 >= {NUMBER}"}]
     layers = [
         layer(mark("bar", height={"band": 0.62}), x2="end", color=color),
-        {"transform": wide_enough} | layer(number, x="middle", text="label", color=text_color),
+        {"transform": fits} | layer(number, x="middle", text="label", color=text_color),
     ]
     hovered = tooltip(FIELDS)  # for the bars and the numbers on them
     return style.panel(46 * len(names), layers, rows, x=x, y=y, tooltip=hovered)

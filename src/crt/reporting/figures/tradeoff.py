@@ -4,26 +4,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crt.algorithm.metrics import AES2, AesWeights
+from crt.algorithm.metrics import AES2, AesWeights, pareto_front
 from crt.reporting import style
-from crt.reporting.figure_rows import checkpoint_groups, group_rows, main_groups, method_rows
-from crt.reporting.figures.labels import (
-    LETTER,
-    WIDTH,
-    find_crowd,
-    label_layers,
-    place_labels,
-    spread_apart,
+from crt.reporting.load import (
+    ReportData,
+    Row,
+    checkpoint_groups,
+    group_rows,
+    main_groups,
+    method_rows,
 )
-from crt.reporting.load import ReportData, Row
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "tradeoff", "Accuracy against length"
 SCORE, WEIGHTS = "AES2", AES2  # the stricter one: lost accuracy costs ten times what tokens bring
 LEVELS = (-1.0, -0.5, 0.0, 0.25, 0.5, 0.75)
 CLOSE_LEVELS = tuple(round(0.1 * i - 1, 1) for i in range(20))  # where a crowd is enlarged
 HEIGHT = 360
 FEW = 8  # points up to which each has its name
+CROWD = 4  # so many points close together are enlarged
 NAME_GAP = 15  # pixels from name to name beside an enlarged panel
 FIELDS = {
     **{"": "label", "accuracy %": "acc:.2f", "from": "acc_low:.2f", "to": "acc_high:.2f"},
@@ -49,39 +47,28 @@ def figures(data: ReportData) -> list[Figure]:
 
 
 def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
-    rows = known_points(rows)
-    if len(rows) < 2:
+    points = with_front(rows)
+    if len(points) < 2:
         return []
-    marked = any(row["recommended"] for row in rows)
+    has_ring = any(row["recommended"] for row in points)
     caption = (
         f"{note} Up and left is better. Grey lines join points of equal {SCORE} against the base, "
         f"the dashed line is the Pareto front."
-        f"{' The ring marks the recommended checkpoint.' if marked else ''}"
+        f"{' The ring marks the recommended checkpoint.' if has_ring else ''}"
     )
-    specification = spec(rows)
-    wide = "concat" in specification or len({row["curve"] for row in rows}) > FEW
-    inches = style.PAGE_INCHES if wide else 1.25 * style.COLUMN_INCHES
-    return [Figure(KEY, TITLE, specification, caption, label, inches)]
+    specification = spec(points)
+    needs_page = "concat" in specification or len({row["curve"] for row in points}) > FEW
+    inches = style.PAGE_INCHES if needs_page else 1.25 * style.COLUMN_INCHES
+    return [Figure("tradeoff", "Accuracy against length", specification, caption, label, inches)]
 
 
-def known_points(rows: Sequence[Row]) -> list[Row]:
+def with_front(rows: Sequence[Row]) -> list[Row]:
     """The rows that have both numbers, with their labels and whether they are on the front."""
-    known = [row for row in rows if row["acc"] is not None and row["len"] is not None]
-    front = pareto_front([(row["len"], row["acc"]) for row in known])
+    points = [row for row in rows if row["acc"] is not None and row["len"] is not None]
+    front = pareto_front([row["len"] for row in points], [row["acc"] for row in points])
     return [
-        {**row, "on_front": on, "label": row["name"] + " (recommended)" * row["recommended"]}
-        for row, on in zip(known, front, strict=True)
-    ]
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Whether no other (length, accuracy) is as short and as right, and better in one."""
-    return [
-        not any(
-            length <= own_length and acc >= own_acc and (length, acc) != (own_length, own_acc)
-            for length, acc in points
-        )
-        for own_length, own_acc in points
+        {**row, "on_front": bool(on), "label": row["name"] + " (recommended)" * row["recommended"]}
+        for row, on in zip(points, front, strict=True)
     ]
 
 
@@ -89,7 +76,7 @@ def spec(rows: Sequence[Row]) -> Spec:
     """One panel, and where methods crowd another one that enlarges them."""
     are_methods = "seeds" in rows[0]
     domains = window(rows)
-    crowd = _crowd(rows, domains) if are_methods else []
+    crowd = find_crowd(rows, domains) if are_methods else []
     last = {row["group"]: row for row in rows}
     named = [
         row
@@ -97,12 +84,11 @@ def spec(rows: Sequence[Row]) -> Spec:
         if are_methods or len(rows) <= FEW or row is last[row["group"]]
         or row["recommended"] or row["is_base"]
     ]  # fmt: skip
-    apart = [row for row in named if row not in crowd]
     x, y = _axes(domains)
-    labels = place_labels(apart, rows, x, y, HEIGHT)
+    labels = style.place_labels([row for row in named if row not in crowd], rows, x, y, HEIGHT)
     legend = not are_methods or len(labels) + len(crowd) < len(rows)
     layers = _layers(rows, rows, domains, LEVELS, legend)
-    layers[-2:-2] = label_layers(labels)  # below the points: no name may hide one
+    layers[-2:-2] = style.label_layers(labels)  # below the points: no name may hide one
     main = style.panel(HEIGHT, layers, x=x, y=y)
     if not crowd:
         return main
@@ -136,13 +122,6 @@ def _extent(rows: Sequence[Row]) -> Domains:
     return [min(lengths), max(lengths)], [min(heights), max(heights)]
 
 
-def _crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
-    (left, right), (low, high) = domains
-    spots = {row["name"]: (row["len"], row["acc"]) for row in rows}
-    names = find_crowd(spots, (0.05 * (right - left), 0.06 * (high - low)))
-    return [row for row in rows if row["name"] in names]
-
-
 def _axes(domains: Domains) -> tuple[Spec, Spec]:
     y = axis("acc", "accuracy, %", domain=domains[1])
     return axis("len", "tokens per response", domain=domains[0]), {**y, "axis": {"grid": False}}
@@ -159,37 +138,16 @@ def _layers(
     color, shape = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
     front = sorted((row for row in rows if row["on_front"]), key=lambda row: row["len"])
     trail = mark("line", strokeWidth=1.5, opacity=0.55)
-    ring = mark("point", size=330, strokeWidth=2, opacity=1, color=style.VERMILLION)
+    trails = layer(trail, shown, detail="group", order="order", color=color)
     dots = mark("point", filled=True, size=90, opacity=1)
-    recommended = [row for row in shown if row["recommended"]]
     points = layer(dots, shown, color=color, shape=shape, tooltip=tooltip(FIELDS))
     return [
-        *_level_layers(level_lines(rows, levels, domains[0]), domains[1]),
+        *level_layers(rows, levels, domains),
         layer(mark("line", strokeDash=[5, 4], color=style.MUTED), front),
-        *(
-            []
-            if "seeds" in rows[0]
-            else [layer(trail, shown, detail="group", order="order", color=color)]
-        ),
+        *([] if "seeds" in rows[0] else [trails]),
         layer(mark("rule", opacity=0.5), shown, y="acc_low", y2="acc_high", color=color),
-        layer(ring, recommended),
+        layer(mark("point", size=330, **style.RING), [row for row in shown if row["recommended"]]),
         style.zoomable("zoom" if levels is LEVELS else "zoom_close", points),
-    ]
-
-
-def level_lines(
-    rows: Sequence[Row], levels: Sequence[float], lengths: Sequence[float]
-) -> list[Row]:
-    """Lines of equal AES between these lengths, as rows; none without a base."""
-    base = next((row for row in rows if row["is_base"]), None)
-    if base is None:
-        return []
-    steps = np.linspace(lengths[0], lengths[1], 41).tolist()
-    origin = (base["len"], base["acc"])
-    return [
-        {"level": f"{level:+.2f}".replace("-", "−"), "len": length, "acc": acc}
-        for level in levels
-        for length, acc in zip(steps, level_line(level, steps, origin), strict=True)
     ]
 
 
@@ -206,20 +164,51 @@ def level_line(
     return (base_acc * (1 + gained)).tolist()
 
 
-def _level_layers(lines: Sequence[Row], y_domain: Sequence[float]) -> list[Spec]:
-    """The lines, each with its name at the first of its points inside the window."""
-    inside = [row for row in lines if y_domain[0] <= row["acc"] <= y_domain[1]]
+def level_layers(rows: Sequence[Row], levels: Sequence[float], domains: Domains) -> list[Spec]:
+    """Lines of equal AES, each named at its first point inside the window; none without a base."""
+    base = next((row for row in rows if row["is_base"]), None)
+    if base is None:
+        return []
+    lengths = np.linspace(domains[0][0], domains[0][1], 41).tolist()
+    lines: list[Row] = []
+    for level in levels:
+        name = f"{level:+.2f}".replace("-", "−")
+        heights = level_line(level, lengths, (base["len"], base["acc"]))
+        points = zip(lengths, heights, strict=True)
+        lines += [{"level": name, "len": length, "acc": acc} for length, acc in points]
+    low, high = domains[1]
+    inside = [row for row in lines if low <= row["acc"] <= high]
     starts = {row["level"]: row for row in reversed(inside)}.values()
-    name = mark("text", align="left", dx=3, dy=-5, fontSize=10, color=style.MUTED, clip=False)
+    text = mark("text", align="left", dx=3, dy=-5, fontSize=10, color=style.MUTED, clip=False)
     line = mark("line", color=style.GREY, strokeWidth=1)
-    return [layer(line, lines, detail="level"), layer(name, list(starts), text="level")]
+    return [layer(line, lines, detail="level"), layer(text, list(starts), text="level")]
+
+
+def find_crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
+    """The largest set in which each point is near another; empty if that is no crowd."""
+    (left, right), (low, high) = domains
+    near_x, near_y = 0.05 * (right - left), 0.06 * (high - low)
+    rest, largest = list(rows), list[Row]()
+    while rest:
+        group = [rest.pop(0)]
+        for row in group:  # grows while it is gone through
+            near = [
+                other
+                for other in rest
+                if abs(other["len"] - row["len"]) <= near_x
+                and abs(other["acc"] - row["acc"]) <= near_y
+            ]
+            group += near
+            rest = [other for other in rest if other not in near]
+        largest = max(largest, group, key=len)
+    return [row for row in rows if row in largest] if len(largest) >= CROWD else []
 
 
 def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend: bool) -> Spec:
     """The crowd, with its names in a column at the right, each with a line to its point."""
     (left, right), (low, high) = close
     longest = max(len(row["label"]) for row in crowd)
-    share = min(0.65, LETTER * longest / WIDTH + 0.05)  # of the width, for the names
+    share = min(0.65, style.LETTER * longest / style.PANEL + 0.05)  # of the width, for the names
     x, y = _axes(([left, left + (right - left) / (1 - share)], [low, high]))
     ordered = sorted(crowd, key=lambda row: (-row["acc"], row["len"]))
     gap = min(NAME_GAP / HEIGHT, 1 / len(crowd)) * (high - low)
@@ -233,3 +222,15 @@ def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend:
         layer(text, names, x="x", y="y", text="label"),
     ]
     return style.panel(HEIGHT, layers, x=x, y=y)
+
+
+def spread_apart(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Falling heights, moved as little as it takes to be a gap apart and within the bounds."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(min(height, placed[-1] - gap if placed else high - gap / 2))
+    floor = low + gap / 2
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = max(placed[i], floor)
+        floor = placed[i] + gap
+    return placed

@@ -4,11 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from crt.evaluation.sets import TITLES
 from crt.reporting import style
-from crt.reporting.figure_rows import mean_and_range, with_interval
-from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
+from crt.reporting.load import (
+    EvaluationGroup,
+    ReportData,
+    Row,
+    RunView,
+    group_by,
+    mean_and_range,
+    with_interval,
+)
 from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
-KEY, TITLE = "trajectories", "Accuracy and length over training"
 PANELS = {"len": "Tokens", "acc": "Accuracy, %"}
 VALIDATION = "Validation problems"
 
@@ -16,7 +22,9 @@ VALIDATION = "Validation problems"
 def figures(data: ReportData) -> list[Figure]:
     """One figure of all runs and series."""
     rows = make_rows(data)
-    return [Figure(KEY, TITLE, spec(rows), caption(rows))] if len(rows) > 1 else []
+    if len(rows) < 2:
+        return []
+    return [Figure("trajectories", "Accuracy and length over training", spec(rows), caption(rows))]
 
 
 def make_rows(data: ReportData) -> list[Row]:
@@ -25,24 +33,22 @@ def make_rows(data: ReportData) -> list[Row]:
     rows = [row for group in series for row in _series_rows(group)]
     evaluated = {id(group.run) for group in series}
     rows += [r for run in data.runs if id(run) not in evaluated for r in _validation_rows(run)]
-    keys = ("sets", "curve", "seed", "step")  # a second series of a seed is not a second seed
-    first = {tuple(row[key] for key in keys): row for row in reversed(rows)}
-    return merge_seeds(list(first.values()))
+    # a second series of a seed is not a second seed
+    first = [same[0] for same in group_by(rows, "sets", "curve", "step", "seed").values()]
+    return merge_seeds(first)
 
 
 def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
-    curve = group.run.name if group.run else group.label
     seed = group.run.config.seed if group.run else 0
     for point in group.points:
-        averages = point.evaluation.figures["averages"]
-        for key in [name for name in averages if name != "all"] or ["all"]:
-            metrics = averages[key]
+        for key in [name for name in point.averages if name != "all"] or ["all"]:
+            metrics = point.averages[key]
             if "acc" not in metrics or "len" not in metrics:
                 continue
             few = key in ("own", "all") and len(metrics["sets"]) <= 2
             row = {
                 "sets": ", ".join(metrics["sets"]) if few else TITLES[key],
-                **{"curve": curve, "seed": seed, "step": point.step},
+                **{"curve": group.curve, "seed": seed, "step": point.step},
                 "recommended": group.is_recommended(point),
             }
             for name in PANELS:  # an interval that is not known is the value itself
@@ -53,7 +59,7 @@ def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
 
 def _validation_rows(run: RunView) -> Iterator[Row]:
     """From the records beside the checkpoints; step 0 is the reference on the same problems."""
-    records = run.measured_records
+    records = run.records
     first = next(iter(records.values()), {})
     if first.get("reference_tokens") is not None:
         start = {"accuracy": first["reference_accuracy"], "tokens": first["reference_tokens"]}
@@ -71,16 +77,10 @@ def _validation_rows(run: RunView) -> Iterator[Row]:
 
 def merge_seeds(rows: Sequence[Row]) -> list[Row]:
     """Seeds of a curve as one row: their mean, and their range instead of the interval."""
-    by_step: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        by_step.setdefault((row["sets"], row["curve"], row["step"]), []).append(row)
     return [
-        {
-            **seeds[0],
-            **(mean_and_range(PANELS, seeds) if len(seeds) > 1 else {}),
-            "seeds": len(seeds),
-        }
-        for _, seeds in sorted(by_step.items(), key=lambda item: item[0])
+        {**seeds[0], "seeds": len(seeds)}
+        | (mean_and_range(PANELS, seeds) if len(seeds) > 1 else {})
+        for _, seeds in sorted(group_by(rows, "sets", "curve", "step").items())
     ]
 
 
@@ -102,31 +102,30 @@ def caption(rows: Sequence[Row]) -> str:
 
 def spec(rows: Sequence[Row]) -> Spec:
     """Two panels per group of data sets: tokens and accuracy."""
-    curves = {row["curve"] for row in rows}
-    panels = [
-        _panel([row for row in rows if row["sets"] == sets], name, curves, f"zoom{i}{name}")
-        for i, sets in enumerate(dict.fromkeys(row["sets"] for row in rows))
-        for name in PANELS
-    ]
+    color, shape = style.color_and_shape("curve", {row["curve"] for row in rows})
+    x = axis("step", "training step", nice=False, padding=9)
+    panels: list[Spec] = []
+    for (sets,), part in group_by(rows, "sets").items():
+        for name, title in PANELS.items():
+            y = axis(name, zero=name == "len")
+            layers = _layers(part, name, shape, f"zoom{len(panels)}")
+            panel = style.panel(220, layers, part, x=x, y=y, color=color)
+            panels.append({"title": f"{title} · {sets}", **panel})
     return style.side_by_side(panels)
 
 
-def _panel(part: list[Row], name: str, curves: set[str], key: str) -> Spec:
-    x = axis("step", "training step", nice=False, padding=9)
-    y = axis(name, zero=name == "len")
-    color, shape = style.color_and_shape("curve", curves)
+def _layers(part: Sequence[Row], name: str, shape: Spec, zoom: str) -> list[Spec]:
+    """The band, the value before training, the line, the recommended checkpoint, the points."""
     fields = {"": "curve", "step": "step", "tokens": "len:.1f", "accuracy %": "acc:.1f"}
     fields |= {"from": f"{name}_low:.1f", "to": f"{name}_high:.1f"}
     start = [row for row in part if row["step"] == 0][:1] if name == "acc" else []
     recommended = [row for row in part if row["recommended"]]
-    ring = mark("point", size=260, strokeWidth=2, opacity=1)
-    dots = mark("point", filled=True, size=55)
-    layers = [
+    ring = mark("point", size=260, **style.RING)
+    dots = layer(mark("point", filled=True, size=55), shape=shape, tooltip=tooltip(fields))
+    return [
         layer(mark("area", opacity=0.16), y=f"{name}_low", y2=f"{name}_high"),
         style.across(name, data=start),
         layer(mark("line", strokeWidth=2)),
         layer(ring, recommended, color={"value": style.VERMILLION}),
-        style.zoomable(key, layer(dots, shape=shape, tooltip=tooltip(fields))),
+        style.zoomable(zoom, dots),
     ]
-    title = f"{PANELS[name]} · {part[0]['sets']}"
-    return {"title": title, **style.panel(220, layers, part, x=x, y=y, color=color)}

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from crt.reporting.figure_rows import problem_trajectories
 from crt.reporting.figures import cases
-from crt.reporting.load import load_report_data
+from crt.reporting.load import load_report_data, problem_trajectories
 
 
 def test_erosion_is_shorter_and_worse():

@@ -6,9 +6,15 @@ import pytest
 
 from crt.errors import DataError
 from crt.reporting import summary
-from crt.reporting.figure_rows import sensitivity_rows
 from crt.reporting.figures import sensitivity
-from crt.reporting.load import ReportData, load_report_data, setting_title, variant_names
+from crt.reporting.load import (
+    ReportData,
+    load_report_data,
+    sensitivity_rows,
+    setting_title,
+    table_rows,
+    variant_names,
+)
 from crt.reporting.page import figures_of
 
 SLACK, LENGTH = "method.shorten.slack", "method.shorten.length_on+method.refine.length_on"
@@ -94,7 +100,7 @@ def test_the_page_of_a_study(evaluated, answers, tmp_path):
     (group,) = found.groups
     names = ["base", "slack η = 0.01", "as in the recipe"]
     assert [point.name for point in group.points] == names
-    assert [each["name"] for each in summary.table(found)] == names
+    assert [each["name"] for each in table_rows(found)] == names
     assert figures_of(found)[0].key == "sensitivity"
     sentences = summary.sentences(found)
     assert sentences[1] == (

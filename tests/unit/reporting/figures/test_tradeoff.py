@@ -3,21 +3,9 @@
 import pytest
 
 from crt.algorithm.metrics import AES1, AES2, aes
-from crt.reporting.figure_rows import method_rows
 from crt.reporting.figures import tradeoff
-from crt.reporting.figures.labels import find_crowd, place_labels, spread_apart
-from crt.reporting.load import ReportData, load_report_data
-from crt.reporting.style import axis
-
-
-def test_the_front_holds_who_nobody_beats():
-    # (length, accuracy): the second is shorter and as right as the first, the third shortest
-    points = [(100, 90), (60, 90), (40, 80), (70, 85)]
-    assert tradeoff.pareto_front(points) == [False, True, True, False]
-
-
-def test_equal_points_are_both_on_the_front():
-    assert tradeoff.pareto_front([(50, 90), (50, 90)]) == [True, True]
+from crt.reporting.figures.tradeoff import find_crowd, spread_apart
+from crt.reporting.load import ReportData, load_report_data, method_rows
 
 
 @pytest.mark.parametrize("weights", [AES1, AES2])
@@ -30,9 +18,11 @@ def test_a_level_line_has_its_aes_everywhere(weights, score):
 
 def test_level_lines_need_a_base():
     row = {"len": 50.0, "acc": 90.0, "is_base": False}
-    assert tradeoff.level_lines([row], [0.5], [0, 60]) == []
-    lines = tradeoff.level_lines([{**row, "is_base": True}], [0.5, -0.5], [0, 60])
-    assert {line["level"] for line in lines} == {"+0.50", "−0.50"}
+    domains = ([0.0, 60.0], [0.0, 100.0])
+    assert tradeoff.level_layers([row], [0.5], domains) == []
+    lines, names = tradeoff.level_layers([{**row, "is_base": True}], [0.5, -0.5], domains)
+    assert {line["level"] for line in lines["data"]["values"]} == {"+0.50", "−0.50"}
+    assert len(names["data"]["values"]) == 2
 
 
 def methods(*lengths: float) -> ReportData:
@@ -68,11 +58,14 @@ def test_a_crowd_is_enlarged():
 
 
 def test_the_largest_crowd_counts_and_three_are_none():
+    # near is 5 % of 20 tokens and 6 % of 10 points: 1 and 0.6
+    domains = ([0.0, 20.0], [0.0, 10.0])
     places = zip("abcdefg", (0, 1, 2, 3, 9, 10, 11), strict=True)
-    spots = {name: (float(x), 1.0) for name, x in places}
-    assert find_crowd(spots, (1.0, 0.5)) == list("abcd")
-    assert find_crowd({name: spots[name] for name in "abcefg"}, (1.0, 0.5)) == []
-    assert find_crowd({**spots, "b": (1.0, 1.6)}, (1.0, 0.5)) == []  # too far up: it parts them
+    rows = {name: {"name": name, "len": float(x), "acc": 1.0} for name, x in places}
+    assert [row["name"] for row in find_crowd([*rows.values()], domains)] == list("abcd")
+    assert find_crowd([rows[name] for name in "abcefg"], domains) == []
+    rows["b"]["acc"] = 1.7  # too far up: it parts them
+    assert find_crowd([*rows.values()], domains) == []
 
 
 def test_names_of_a_column_are_a_gap_apart_and_within():
@@ -81,28 +74,11 @@ def test_names_of_a_column_are_a_gap_apart_and_within():
     assert spread_apart([9.9, 9.8], 1.0, 0.0, 10.0) == [9.5, 8.5]
 
 
-def test_a_name_that_would_cover_another_is_left_out():
-    def point(name: str, length: float) -> dict:
-        return {"label": name, "len": length, "acc": 50.0, "group": name, "order": 0}
-
-    apart = [point("first", 50.0), point("second", 50.0)]
-    x, y = axis("len", domain=[0, 100]), axis("acc", domain=[0, 100])
-    placed = place_labels(apart, apart, x, y, 200)
-    assert [(row["label"], row["align"]) for row in placed] == [
-        ("first", "left"),
-        ("second", "right"),
-    ]
-    many = [point(f"name-{i}", 50.0) for i in range(12)]  # six places around one point
-    assert len(place_labels(many, many, x, y, 200)) <= 6
-    edge = [point("at the edge", 99.0)]
-    assert place_labels(edge, edge, x, y, 200)[0]["align"] == "right"
-
-
 def test_seeds_that_agree_are_drawn():
     # the mean of three equal accuracies may be above their maximum by a rounding error
     rows = [{"method": "m", "seed": s, "acc": 95.1, "len": 9.0, "base_acc": 0.1} for s in (1, 2, 3)]
     data = ReportData((), methods=tuple({**row, "base_len": 20.0} for row in rows))
-    found = tradeoff.known_points(method_rows(data))
+    found = tradeoff.with_front(method_rows(data))
     assert [row["name"] for row in found] == ["base", "m"]
     assert tradeoff.window(found)[1][0] == 0  # the base's 0.1 %, with a margin
 

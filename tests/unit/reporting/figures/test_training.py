@@ -12,7 +12,9 @@ def test_a_step_against_its_floor(make_run, tmp_path):
     assert rows[0]["gap"] == pytest.approx(5) and rows[0]["floor"] == pytest.approx(-2)
     assert (rows[0]["gap_low"], rows[0]["gap_high"]) == (pytest.approx(3), pytest.approx(7))
     assert rows[4]["floor"] is None  # Stage II guards length
-    assert training.first_of_stage_two(rows) == 5
+    # a line stands where Stage II begins
+    stage_two = training.spec(rows)["vconcat"][1]["layer"][-1]["data"]["values"]
+    assert stage_two == [{"step": 5, "label": "Stage II"}]
     # 99, then 0.8 × 99 + 0.2 × 98
     assert rows[1]["smooth_tokens"] == pytest.approx(98.8)
 
