@@ -1,11 +1,14 @@
 """A real browser, for the pages; without one their tests are skipped and say so."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+os.environ.setdefault("CRT_PROCESSES", "1")  # the tests are what runs side by side
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]

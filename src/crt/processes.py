@@ -1,16 +1,26 @@
 """This process and its children: signals, an end that is shared, libraries that keep quiet."""
 
+import contextlib
 import ctypes
 import logging
 import os
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
 
 DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 10.0  # for the other processes, when one of them has failed
+GPU_DEVICES = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 
 
 @contextmanager
@@ -46,3 +56,106 @@ def silence_libraries() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+
+
+def has_gpu() -> bool:
+    """Whether there is an accelerator, found without loading torch."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not hidden and any(Path(device).exists() for device in GPU_DEVICES)
+
+
+def physical_cores() -> int:
+    """Cores that this process may use; two hardware threads of one core count once."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cores: set[str] = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.add(siblings.read_text() if siblings.is_file() else str(cpu))
+    return len(cores)
+
+
+def run_ranks(arguments: Sequence[str], count: int) -> int:
+    """`crt ARGUMENTS` in `count` processes that work as one; the exit code of the run.
+
+    The first one speaks for all. What another says on standard error is shown if it fails first.
+    SIGTERM is passed on; Ctrl-C reaches every process from the terminal.
+    """
+    port = _free_port()
+    with contextlib.ExitStack() as stack:
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
+        ranks = [_start_rank(arguments, rank, count, port, logs[rank]) for rank in range(count)]
+        stack.callback(_end_ranks, ranks)
+
+        def pass_on(number: int, _: object) -> None:
+            if number == signal.SIGTERM:
+                for rank in ranks:
+                    rank.terminate()
+
+        with at_signal(pass_on, signal.SIGTERM, signal.SIGINT):
+            failed = _wait_for_ranks(ranks)
+        if failed is None:
+            return 0
+        _wait_until(lambda: all(rank.poll() is not None for rank in ranks), GRACE_SECONDS)
+        code = ranks[failed].returncode
+        if code < 0:
+            print(
+                f"crt {arguments[0]}: process {failed + 1} of {count} was ended by signal "
+                f"{-code}; the others were stopped. What is saved is whole.",
+                file=sys.stderr,
+            )
+            return 128 - code
+        if failed > 0 and ranks[0].poll() is None:
+            logs[failed].seek(0)
+            sys.stderr.write(logs[failed].read().decode(errors="replace"))
+        return code
+
+
+def _start_rank(
+    arguments: Sequence[str], rank: int, count: int, port: int, log: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    environment = {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "crt", *arguments],
+        env=os.environ | environment,
+        stdout=None if rank == 0 else subprocess.DEVNULL,
+        stderr=None if rank == 0 else log,
+        preexec_fn=ends_with_parent(signal.SIGKILL),
+    )
+
+
+def _wait_for_ranks(ranks: "Sequence[subprocess.Popen[bytes]]") -> int | None:
+    """The first to fail, or None when all have ended well."""
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        failed = next((i for i, code in enumerate(codes) if code), None)
+        if failed is not None or all(code == 0 for code in codes):
+            return failed
+        time.sleep(POLL_SECONDS)
+
+
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+
+
+def _end_ranks(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
+    for rank in ranks:
+        rank.kill()
+    for rank in ranks:
+        rank.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

@@ -186,8 +186,11 @@ class RunContext:
         much the same on the same stream, and would all be lucky or unlucky together. Every
         process draws for its share of the problems, and all get the whole.
         """
-        mine = self.problems[1][self.ranks.rank :: self.ranks.count]
-        return self.ranks.gathered(policy.rollouts(mine, num_samples, self.config.seed, draw, step))
+        problems = self.problems[1]
+        mine = problems[self.ranks.rank :: self.ranks.count]
+        rollouts = policy.rollouts(mine, num_samples, self.config.seed, draw, step)
+        place = {problem.id: i for i, problem in enumerate(problems)}
+        return sorted(self.ranks.gathered(rollouts), key=lambda one: place[one.problem_id])
 
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems, sampled as checkpoints are there."""

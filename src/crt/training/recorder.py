@@ -104,6 +104,8 @@ class Recorder(TrainerCallback):
         step = self.first + state.global_step
         over = self.stop([*self.rows, self.pending] if self.pending else self.rows)
         self.ended = over or state.global_step == state.max_steps
+        # A signal may reach one process before and another after the end of this step.
+        self.terminated = any(self.ranks.gathered([self.terminated]))
         if self.ended or self.terminated:
             control.should_save = control.should_training_stop = True
         if self._is_due(step):
