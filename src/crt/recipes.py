@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from crt.config import RunConfig
+from crt.config import RunConfig, Table, sentences, unknown_settings
 from crt.errors import ConfigError
 from crt.io import CHECKSUM
-from crt.settings import Table, sentences, unknown_keys
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -36,8 +35,7 @@ def recipe_files(paths: Sequence[Path]) -> list[Path]:
 
 def config_of(data: Table, where: str = "the configuration") -> RunConfig:
     """Checked, or refused with a sentence for every mistake."""
-    mistakes = unknown_keys(data, RunConfig)
-    if mistakes:
+    if mistakes := list(unknown_settings(data, RunConfig)):
         raise ConfigError(f"{where}: " + "\n".join(mistakes))
     try:
         return RunConfig.model_validate_json(json.dumps(data, default=str), strict=True)

@@ -7,7 +7,7 @@ import crt
 
 ROOT = Path(crt.__file__).parent
 BASE = {"types", "errors", "io", "processes", "version"}
-SETTINGS = {"settings", "config", "recipes", "run", "describe", "plan"}
+SETTINGS = {"config", "recipes", "run", "describe", "plan"}
 LOWER = {  # room → what it may import besides itself, BASE and what those may import
     "algorithm": set(),
     "grading": set(),

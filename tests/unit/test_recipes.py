@@ -137,7 +137,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one():
     assert refused(sede=1) == "my.toml: sede is not a setting. Did you mean `seed`?"
     message = refused(method={"type": "crt", "shorten": {"tolerence": 0.1}})
     assert message == (
-        "my.toml: [method.shorten] tolerence is not a setting. Did you mean `tolerance`?"
+        "my.toml: method: shorten.tolerence is not a setting. Did you mean `tolerance`?"
     )
     assert "There are: steps, tokens, problems_per_step" in refused(schedule={"steps": 9, "zzz": 1})
 
