@@ -86,7 +86,7 @@ def show_results(run: Run, evaluations: dict[str, "Evaluation"]) -> None:
     """The table, the certificate, one question answered by all three, and what to do next."""
     from crt.reporting.report import ReportOptions, write_report
 
-    rows = [summary_row(name, evaluations["base"], each) for name, each in evaluations.items()]
+    rows = [summary_row(name, evaluations["base"], result) for name, result in evaluations.items()]
     certificate = rows[-1]["certificate"]
     write_json(run.path / SUMMARY, {"table": rows, "certificate": certificate})
     console = Console()

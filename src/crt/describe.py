@@ -31,8 +31,12 @@ def what_would_run(config: RunConfig) -> list[str]:
         _reference(config),
         *_prescribed(config),
         *_stages(config.method, schedule.steps, schedule.tokens),
-        f"A checkpoint every {schedule.save_every} steps. {_evaluation(config)}",
+        f"A checkpoint every {_counted(schedule.save_every)}. {_evaluation(config)}",
     ]
+
+
+def _counted(steps: int) -> str:
+    return "step" if steps == 1 else f"{steps} steps"
 
 
 def _budget(tokens: int | None) -> str:
@@ -108,15 +112,15 @@ def _objective(method: Method | Refine) -> str:
 
 def _baseline(method: Method) -> str:
     """The first sentence of its docstring, which holds the formula, and its settings."""
-    told = (type(method).__doc__ or type(method).__name__).splitlines()[0]
+    summary = (type(method).__doc__ or type(method).__name__).splitlines()[0]
     settings = {name: getattr(method, name) for name in setting_fields(method)}
     given = ", ".join(f"{name} = {_plain(value)}" for name, value in settings.items())
-    return f"{told} Settings: {given}."
+    return f"{summary} Settings: {given}."
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", then ".join(_plain(each) for each in value)
+        return ", then ".join(_plain(item) for item in value)
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
@@ -125,7 +129,7 @@ def _evaluation(config: RunConfig) -> str:
     if not evaluation.data:
         return "No evaluation is set."
     return (
-        f"Evaluation on {', '.join(evaluation.data)}: {evaluation.rollouts} rollouts a problem, "
+        f"Evaluation on {', '.join(evaluation.data)}: {evaluation.rollouts} rollouts per problem, "
         f"T = {evaluation.temperature:g}, top-p {evaluation.top_p:g}, "
         f"at most {evaluation.max_tokens:,} tokens."
     )

@@ -73,25 +73,32 @@ class Shape:
     linear_features: float = 0.0  # in + out of all linear layers: an adapter's size
 
 
-PUBLISHED = {  # shapes of the paper's models and their family, so that a plan needs no download
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
-        "num_hidden_layers": 28, "hidden_size": 1536, "num_attention_heads": 12,
-        "num_key_value_heads": 2, "intermediate_size": 8960, "vocab_size": 151936,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": {
-        "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28,
-        "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": {
-        "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40,
-        "num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064,
-    },
-    "Qwen/Qwen3-4B": {
-        "num_hidden_layers": 36, "hidden_size": 2560, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 9728,
-        "vocab_size": 151936, "tie_word_embeddings": True,
-    },
-}  # fmt: skip
+def decoder_shape(
+    layers: int,
+    hidden: int,
+    heads: int,
+    key_value_heads: int,
+    intermediate: int,
+    vocabulary: int,
+    head_dim: int | None = None,
+    tied: bool = False,
+) -> Shape:
+    """Parameters counted as in Llama and Qwen2; `tied` embeddings are also the output layer."""
+    head_dim = head_dim or hidden // heads
+    queries, keys = heads * head_dim, key_value_heads * head_dim
+    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * intermediate
+    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + intermediate)
+    parameters = layers * block + (1 if tied else 2) * hidden * vocabulary
+    kv_cache = 2 * 2 * layers * keys  # keys and values, two bytes each
+    return Shape(parameters, layers, hidden, kv_cache, vocabulary, layers * features)
+
+
+PUBLISHED = {  # of the paper's models and their family, so that a plan needs no download
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": decoder_shape(28, 1536, 12, 2, 8960, 151936),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": decoder_shape(28, 3584, 28, 4, 18944, 152064),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": decoder_shape(64, 5120, 40, 8, 27648, 152064),
+    "Qwen/Qwen3-4B": decoder_shape(36, 2560, 32, 8, 9728, 151936, head_dim=128, tied=True),
+}
 PAPER_TOKENS = {  # mean response on GSM8K and MATH500, which stand for the training data
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 3428.0,  # (1869 + 4987) / 2
     "Qwen/Qwen3-4B": 711.5,  # (310 + 1113) / 2
@@ -101,14 +108,14 @@ PAPER_TOKENS = {  # mean response on GSM8K and MATH500, which stand for the trai
 def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     """From the model's own configuration if it is here, otherwise from its size; and the source."""
     if name in PUBLISHED:
-        return shape_from(PUBLISHED[name]), f"the shape of {name}: published"
+        return PUBLISHED[name], f"the shape of {name}: published"
     if name == "pocket":
         from crt.pocket import path
 
         name = str(path())
     file = Path(name) / "config.json"
     if file.is_file():
-        return shape_from(json.loads(file.read_text())), f"the model's shape: {file}"
+        return shape_from(file), f"the model's shape: {file}"
     in_name = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
     size = billions or (float(in_name.group(1)) if in_name else None)
     if size is None:
@@ -117,18 +124,15 @@ def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     return typical_shape(size * 1e9), f"{size:g} B parameters ({source}), in the usual shape"
 
 
-def shape_from(model: dict) -> Shape:
-    """The shape of a Hugging Face configuration; parameters counted as in Llama and Qwen2."""
-    layers, hidden = model["num_hidden_layers"], model["hidden_size"]
-    heads, intermediate = model["num_attention_heads"], model["intermediate_size"]
-    head_dim = model.get("head_dim") or hidden // heads
-    queries, keys = heads * head_dim, (model.get("num_key_value_heads") or heads) * head_dim
-    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * intermediate
-    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + intermediate)
-    embeddings = 1 if model.get("tie_word_embeddings") else 2
-    parameters = layers * block + embeddings * hidden * model["vocab_size"]
-    kv_cache = 2 * 2 * layers * keys  # keys and values, two bytes each
-    return Shape(parameters, layers, hidden, kv_cache, model["vocab_size"], layers * features)
+def shape_from(file: Path) -> Shape:
+    """The shape of a Hugging Face configuration."""
+    model = json.loads(file.read_text())
+    return decoder_shape(
+        model["num_hidden_layers"], model["hidden_size"], model["num_attention_heads"],
+        model.get("num_key_value_heads") or model["num_attention_heads"],
+        model["intermediate_size"], model["vocab_size"],
+        model.get("head_dim"), bool(model.get("tie_word_embeddings")),
+    )  # fmt: skip
 
 
 def typical_shape(parameters: float) -> Shape:

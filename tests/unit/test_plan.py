@@ -14,11 +14,11 @@ from crt.plan import (
     concurrency,
     count_problems,
     decode_speed,
+    decoder_shape,
     estimate,
     make_plan,
     memory,
     plans_by_base,
-    shape_from,
     stage_two_rollouts,
     steps_of,
     training_cost,
@@ -197,10 +197,7 @@ def test_an_adapters_memory_by_hand():
 
 def test_an_adapters_size():
     # one layer: q 4 + 4, k and v 4 + 2 each, o 4 + 4, three of 4 and 8: 8 + 12 + 8 + 36 = 64
-    shape = shape_from(
-        {"num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2,
-         "num_key_value_heads": 1, "intermediate_size": 8, "vocab_size": 10}
-    )  # fmt: skip
+    shape = decoder_shape(1, 4, 2, 1, intermediate=8, vocabulary=10)
     assert shape.linear_features == 64
 
 
@@ -237,7 +234,7 @@ def test_methods_on_one_base_share_its_rollouts():
 
 
 def test_published_shapes_have_the_published_sizes():
-    sizes = {name: shape_from(shape).parameters / 1e9 for name, shape in PUBLISHED.items()}
+    sizes = {name: shape.parameters / 1e9 for name, shape in PUBLISHED.items()}
     assert sizes["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"] == pytest.approx(1.78, abs=0.01)
     assert sizes["Qwen/Qwen3-4B"] == pytest.approx(4.02, abs=0.01)
 

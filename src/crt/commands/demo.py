@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from crt.commands import add_overrides
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A seed, a directory, or the smallest demonstration of all."""
@@ -11,10 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tabular", action="store_true", help="a policy that is a table: exact, in a second"
     )
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
-        help="change a setting of the recipe, e.g. --set schedule.steps=20 (may be repeated)",
-    )  # fmt: skip
+    add_overrides(parser)
 
 
 def run(args: argparse.Namespace) -> int:

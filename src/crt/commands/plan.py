@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crt.commands import add_overrides
+
 if TYPE_CHECKING:
     from crt.plan import Plan
 
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", action="store_true",
         help="a table: this recipe with models of 1.5B, 7B and 32B on 8, 64 and 512 devices",
     )  # fmt: skip
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
+    add_overrides(parser)
 
 
 def run(args: argparse.Namespace) -> int:
