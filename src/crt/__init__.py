@@ -42,40 +42,25 @@ if TYPE_CHECKING:
     from crt.training.trl.trainer import CRTTrainer
     from crt.types import Problem, Rollout, Verdict
 
-_HOME = {
-    "crt.config": ("RunConfig",),
-    "crt.algorithm.advantages": ("advantages",),
-    "crt.algorithm.batch": ("Batch", "batch_of"),
-    "crt.algorithm.statistics": (
-        "Certificate",
-        "Interval",
-        "bootstrap",
-        "mean_interval",
-        "non_inferiority",
-    ),
-    "crt.algorithm.length": ("normalised_length",),
-    "crt.algorithm.metrics": ("AES1", "AES2", "aes", "transitions", "zip_ratio", "zip_ratios"),
-    "crt.algorithm.objectives": (
-        "AccuracyOnly",
-        "Decision",
-        "LengthOnly",
-        "Objective",
-        "PrimalDual",
-        "Refine",
-        "Shorten",
-        "state_of",
-        "with_state",
-    ),
-    "crt.algorithm.two_stage": ("Saturation",),
-    "crt.algorithm.step": ("Signal", "signal"),
-    "crt.training.trl.trainer": ("CRTTrainer",),
-    "crt.errors": ("ConfigError", "CrtError", "DataError", "EngineError", "GradingError"),
-    "crt.data.datasets": ("load_problems",),
-    "crt.grading.grader": ("grade_response",),
-    "crt.recipes": ("load_recipe",),
-    "crt.types": ("Problem", "Rollout", "Verdict"),
+_NAMES_IN = {
+    "algorithm.advantages": "advantages",
+    "algorithm.batch": "Batch batch_of",
+    "algorithm.length": "normalised_length",
+    "algorithm.metrics": "AES1 AES2 aes transitions zip_ratio zip_ratios",
+    "algorithm.objectives": "AccuracyOnly Decision LengthOnly Objective PrimalDual Refine Shorten "
+    "state_of with_state",
+    "algorithm.statistics": "Certificate Interval bootstrap mean_interval non_inferiority",
+    "algorithm.step": "Signal signal",
+    "algorithm.two_stage": "Saturation",
+    "config": "RunConfig",
+    "data.datasets": "load_problems",
+    "errors": "ConfigError CrtError DataError EngineError GradingError",
+    "grading.grader": "grade_response",
+    "recipes": "load_recipe",
+    "training.trl.trainer": "CRTTrainer",
+    "types": "Problem Rollout Verdict",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 
 __all__ = [
     "AES1",
@@ -125,7 +110,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'crt' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return getattr(importlib.import_module(f"crt.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

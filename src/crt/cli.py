@@ -45,7 +45,7 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="crt",
         description="Make a reasoning language model think shorter without getting worse.",
-        formatter_class=_as_wide_as_the_terminal,
+        formatter_class=help_formatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="<verb>", title="verbs")
@@ -54,7 +54,7 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
             name,
             help=line,
             description=line.capitalize() + ".",
-            formatter_class=_as_wide_as_the_terminal,
+            formatter_class=help_formatter,
             add_help=name == verb,
         )
         if name == verb:
@@ -62,8 +62,8 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def _as_wide_as_the_terminal(prog: str) -> argparse.HelpFormatter:
-    """Told the width, argparse does not load shutil and all its compression for it."""
+def help_formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as the terminal; argparse alone would load shutil to find that out."""
     columns = os.environ.get("COLUMNS", "")
     if not columns.isdecimal():
         try:
@@ -77,6 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; bad input ends with one sentence on standard error and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in arguments if not word.startswith("-")), None)
+    if verb is not None and verb not in VERBS:
+        from crt.errors import did_you_mean, shown
+
+        print(
+            shown(f"crt: there is no verb {verb!r}. {did_you_mean(verb, VERBS)}"), file=sys.stderr
+        )
+        return 2
     parser = parser_for(verb)
     args = parser.parse_args(arguments)
     if args.version:

@@ -1,8 +1,20 @@
 """A run's configuration: every default lives here, every value is checked once, at the border."""
 
-from typing import Annotated, Any, Literal
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from crt.algorithm.advantages import Estimator
 from crt.algorithm.batch import TruncatedAs
@@ -11,7 +23,6 @@ from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
 from crt.algorithm.two_stage import TwoStage
 from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
-from crt.settings import read_dataclass
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -19,6 +30,73 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(min_length=1)]
+
+Table = dict[str, Any]
+T = TypeVar("T")
+
+
+# ---- Plain values checked against the class they are for
+
+
+def read_dataclass(kind: type[T], settings: Table) -> T:
+    """A dataclass from plain values, without silent conversions; ValueError says what is wrong."""
+    if mistakes := list(unknown_settings(settings, kind)):
+        raise ValueError(" ".join(mistakes))
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(settings), strict=True)
+    except ValidationError as error:
+        raise ValueError(" ".join(sentences(error))) from None
+
+
+def unknown_settings(data: Table, kind: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """A sentence for every key that is not a setting of `kind`, here and in its sections."""
+    names = list(kind.model_fields) if issubclass(kind, BaseModel) else setting_fields(kind)
+    types = get_type_hints(kind)
+    for key, value in data.items():
+        if key not in names:
+            yield f"{'.'.join((*path, key))} is not a setting. {did_you_mean(key, names)}"
+        elif isinstance(value, dict) and (section := _section_class(types[key])):
+            yield from unknown_settings(value, section, (*path, key))
+
+
+def _section_class(annotation: Any) -> Any:
+    """The class of a section's settings; None for plain values and for the choice of a method."""
+    classes = [c for c in (annotation, *get_args(annotation)) if isinstance(c, type)]
+    sections = [c for c in classes if issubclass(c, BaseModel) or dataclasses.is_dataclass(c)]
+    return sections[0] if len(sections) == 1 else None
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """Where, which value, and what it should be: one sentence per mistake."""
+    by_place: dict[str, list[Any]] = {}
+    for mistake in error.errors():
+        place = ".".join(str(part) for part in mistake["loc"] if not _is_branch(part))
+        by_place.setdefault(place, []).append(mistake)
+    return [_sentence(place, mistakes) for place, mistakes in by_place.items()]
+
+
+def _sentence(place: str, mistakes: list[Any]) -> str:
+    """Several mistakes at one place are a union's branches: any of them would do."""
+    first = mistakes[0]
+    if first["type"] == "missing":
+        return f"{place} is missing: give it a value."
+    if first["type"] == "value_error":
+        message = first["msg"].removeprefix("Value error, ")
+        return f"{place}: {message}".removeprefix(": ") + ("" if message[-1] in ".?" else ".")
+    wanted = " or ".join(m["msg"].removeprefix("Input should be ") for m in mistakes)
+    verb = "should be " if first["msg"].startswith("Input should be ") else "is refused: "
+    given = json.dumps(first["input"], default=str, ensure_ascii=False)
+    return f"{place} = {given[:80]} {verb}{wanted}."
+
+
+def _is_branch(part: object) -> bool:
+    """Pydantic names the branch of a union in the location; a user's file has no such key."""
+    return part in ("float", "int", "str", "bool") or (
+        isinstance(part, str) and not part.isidentifier()
+    )
+
+
+# ---- The sections of a recipe
 
 
 class Part(BaseModel):
@@ -184,9 +262,11 @@ def _write_method(method: Method) -> dict[str, Any]:
 
 def settings_of(value: Dataclass) -> dict[str, Any]:
     """A dataclass's settings, its memory left out, nested ones likewise."""
-    found = {name: getattr(value, name) for name in setting_fields(value)}
-    nested = {n: v for n, v in found.items() if hasattr(v, "__dataclass_fields__")}
-    return found | {name: settings_of(below) for name, below in nested.items()}
+    settings = {name: getattr(value, name) for name in setting_fields(value)}
+    return {
+        name: settings_of(setting) if hasattr(setting, "__dataclass_fields__") else setting
+        for name, setting in settings.items()
+    }
 
 
 class RunConfig(Part):

@@ -1,6 +1,7 @@
 """A configuration in words: what a run would do, before anyone pays for it."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +31,12 @@ def what_would_run(config: RunConfig) -> list[str]:
         _reference(config),
         *_prescribed(config),
         *_stages(config.method, schedule.steps, schedule.tokens),
-        f"A checkpoint every {schedule.save_every} steps. {_evaluation(config)}",
+        f"A checkpoint every {_counted(schedule.save_every)}. {_evaluation(config)}",
     ]
+
+
+def _counted(steps: int) -> str:
+    return "step" if steps == 1 else f"{steps} steps"
 
 
 def _budget(tokens: int | None) -> str:
@@ -107,15 +112,15 @@ def _objective(method: Method | Refine) -> str:
 
 def _baseline(method: Method) -> str:
     """The first sentence of its docstring, which holds the formula, and its settings."""
-    told = (type(method).__doc__ or type(method).__name__).splitlines()[0]
+    summary = (type(method).__doc__ or type(method).__name__).splitlines()[0]
     settings = {name: getattr(method, name) for name in setting_fields(method)}
     given = ", ".join(f"{name} = {_plain(value)}" for name, value in settings.items())
-    return f"{told} Settings: {given}."
+    return f"{summary} Settings: {given}."
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, tuple):
-        return ", then ".join(_plain(each) for each in value)
+        return ", then ".join(_plain(item) for item in value)
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
@@ -124,7 +129,7 @@ def _evaluation(config: RunConfig) -> str:
     if not evaluation.data:
         return "No evaluation is set."
     return (
-        f"Evaluation on {', '.join(evaluation.data)}: {evaluation.rollouts} rollouts a problem, "
+        f"Evaluation on {', '.join(evaluation.data)}: {evaluation.rollouts} rollouts per problem, "
         f"T = {evaluation.temperature:g}, top-p {evaluation.top_p:g}, "
         f"at most {evaluation.max_tokens:,} tokens."
     )
@@ -145,3 +150,29 @@ def _table(values: dict[str, Any], path: str) -> Iterator[str]:
         if isinstance(value, dict):
             yield f"[{path}{key}]"
             yield from _table(value, f"{path}{key}.")
+
+
+def digits(value: float) -> str:
+    """Three significant digits: 1,450, 64.6, 0.0123."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
+
+
+def amount(count: float) -> str:
+    """A number of tokens or parameters: 646 million."""
+    for size, name in ((1e9, " billion"), (1e6, " million")):
+        if count >= size:
+            return digits(count / size) + name
+    return digits(count)
+
+
+def duration(hours: float) -> str:
+    """In hours, minutes or seconds, whichever is the largest that gives at least 1."""
+    if hours >= 1:
+        return f"{digits(hours)} h"
+    if hours * 60 >= 1:
+        return f"{digits(hours * 60)} min"
+    return f"{digits(hours * 3600)} s"

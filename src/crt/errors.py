@@ -29,10 +29,10 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The nearest of the known words, or all of them if they are few."""
-    words = list(known)
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """The nearest of the choices, or all of them if they are few."""
+    names = list(choices)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if near:
         return f"Did you mean `{near[0]}`?"
-    return f"There are: {', '.join(words)}." if len(words) <= 30 else "Nothing is called like it."
+    return f"There are: {', '.join(names)}." if len(names) <= 30 else "Nothing is called like it."

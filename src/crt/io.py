@@ -37,26 +37,23 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def held(folder: Path, by_another: str) -> Iterator[None]:
-    """The folder is this process's until the block ends, however it ends; or says `by_another`."""
+def lock_folder(folder: Path, message: str) -> Iterator[None]:
+    """Keeps other processes out until the block ends; raises `message` if one is in already."""
     try:
         import fcntl
     except ImportError:  # no such locks here; two processes on one folder are then not noticed
         yield
         return
-    with _lock_file(folder) as lock:
+    try:
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written to: {error.strerror}.") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DataError(by_another) from None
+            raise DataError(message) from None
         yield
-
-
-def _lock_file(folder: Path) -> IO[str]:
-    try:
-        return (folder / LOCK).open("a")
-    except OSError as error:
-        raise DataError(f"{folder} cannot be written to: {error.strerror}.") from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -82,7 +79,8 @@ def read_json(path: Path) -> Any:
 
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     """Readable JSON with a checksum in it, so that one changed letter is found."""
-    write_json(path, sealed(value))
+    plain = json.loads(json.dumps(value, allow_nan=False))  # as it will be read
+    write_json(path, {**plain, CHECKSUM: _digest(plain)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -90,24 +88,13 @@ def read_sealed(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise DataError(f"{path} is damaged: it holds {type(value).__name__}, not a table.")
-    return unsealed(value, str(path))
+    checksum = value.pop(CHECKSUM, None)
+    if checksum not in (None, _digest(value)):
+        raise DataError(f"{path} is damaged, or was edited: its checksum does not fit.")
+    return value
 
 
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with a checksum over all of it."""
-    plain = json.loads(json.dumps(value, allow_nan=False))  # as it will be read
-    return {**plain, CHECKSUM: _sum_of(plain)}
-
-
-def unsealed(value: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The same without its checksum, which must be right."""
-    plain = {key: each for key, each in value.items() if key != CHECKSUM}
-    if CHECKSUM in value and value[CHECKSUM] != _sum_of(plain):
-        raise DataError(f"{where} is damaged, or was edited: its checksum does not fit.")
-    return plain
-
-
-def _sum_of(plain: Mapping[str, Any]) -> str:
+def _digest(plain: Mapping[str, Any]) -> str:
     text = json.dumps(plain, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -165,14 +152,14 @@ def checked_sum(path: Path, sums: Mapping[str, str], root: Path | None = None) -
     name = path.relative_to(root or path.parent).as_posix()
     if name in sums and not path.is_file():
         raise DataError(f"{path} is missing.")
-    found = sha256(path)
-    if sums.get(name, found) != found:
+    checksum = sha256(path)
+    if sums.get(name, checksum) != checksum:
         raise DataError(f"{path} is damaged: its checksum is not the one that was noted.")
-    return found
+    return checksum
 
 
 def sweep(folder: Path) -> None:
-    """Removes what a killed process left half-written; the folder must be held."""
+    """Removes what a killed process left half-written; the folder must be locked."""
     for path in folder.glob(f"{UNFINISHED}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

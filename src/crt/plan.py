@@ -1,6 +1,6 @@
 """What runs would take on given hardware: tokens, memory, hours and cost, from plain arithmetic.
 
-Every figure rests on the assumptions in `Assumptions`, on the peaks in `DEVICES`, and on what is
+Every number rests on the assumptions in `Assumptions`, on the peaks in `DEVICES`, and on what is
 known of the model and its data. `Plan.basis` says which of it was published, counted, given or
 assumed.
 """
@@ -10,12 +10,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data import datasets, sources
 from crt.errors import ConfigError, did_you_mean
+from crt.recipes import with_overrides
 
 # ---- Hardware and models
 
@@ -45,15 +48,15 @@ DEVICES = {
 
 
 def device_of(name: str) -> Device:
-    """By its name."""
+    """The device of this name."""
     if name not in DEVICES:
         raise ConfigError(f"no device {name!r}. {did_you_mean(name, DEVICES)}")
     return DEVICES[name]
 
 
-def usual_count(config: RunConfig, name: str) -> int:
+def default_count(config: RunConfig, device: Device) -> int:
     """Devices when nobody says: the recipe's cluster, one computer, or eight GPUs."""
-    if DEVICES[name].source == COMPUTER:
+    if device.source == COMPUTER:
         return 1
     return config.cluster.nodes * config.cluster.devices if config.engine == "verl" else 8
 
@@ -67,78 +70,78 @@ class Shape:
     hidden: int
     cache_bytes_per_token: float  # keys and values of all layers
     vocabulary: int
-    linear_features: float = (
-        0.0  # in + out of all linear layers, on which an adapter's size depends
-    )
+    linear_features: float = 0.0  # in + out of all linear layers: an adapter's size
 
 
-PUBLISHED = {  # shapes of the paper's models and their family, so that a plan needs no download
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
-        "num_hidden_layers": 28, "hidden_size": 1536, "num_attention_heads": 12,
-        "num_key_value_heads": 2, "intermediate_size": 8960, "vocab_size": 151936,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": {
-        "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28,
-        "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": {
-        "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 40,
-        "num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064,
-    },
-    "Qwen/Qwen3-4B": {
-        "num_hidden_layers": 36, "hidden_size": 2560, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 9728,
-        "vocab_size": 151936, "tie_word_embeddings": True,
-    },
-}  # fmt: skip
+def decoder_shape(
+    layers: int,
+    hidden: int,
+    heads: int,
+    key_value_heads: int,
+    intermediate: int,
+    vocabulary: int,
+    head_dim: int | None = None,
+    tied: bool = False,
+) -> Shape:
+    """Parameters counted as in Llama and Qwen2; `tied` embeddings are also the output layer."""
+    head_dim = head_dim or hidden // heads
+    queries, keys = heads * head_dim, key_value_heads * head_dim
+    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * intermediate
+    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + intermediate)
+    parameters = layers * block + (1 if tied else 2) * hidden * vocabulary
+    kv_cache = 2 * 2 * layers * keys  # keys and values, two bytes each
+    return Shape(parameters, layers, hidden, kv_cache, vocabulary, layers * features)
+
+
+PUBLISHED = {  # of the paper's models and their family, so that a plan needs no download
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": decoder_shape(28, 1536, 12, 2, 8960, 151936),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": decoder_shape(28, 3584, 28, 4, 18944, 152064),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": decoder_shape(64, 5120, 40, 8, 27648, 152064),
+    "Qwen/Qwen3-4B": decoder_shape(36, 2560, 32, 8, 9728, 151936, head_dim=128, tied=True),
+}
 PAPER_TOKENS = {  # mean response on GSM8K and MATH500, which stand for the training data
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 3428.0,  # (1869 + 4987) / 2
     "Qwen/Qwen3-4B": 711.5,  # (310 + 1113) / 2
 }
 
 
-def shape_of(config: RunConfig, billions: float | None = None) -> tuple[Shape, str]:
+def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     """From the model's own configuration if it is here, otherwise from its size; and the source."""
-    name = config.model.name
     if name in PUBLISHED:
-        return shape_from(PUBLISHED[name]), f"the shape of {name}: published"
+        return PUBLISHED[name], f"the shape of {name}: published"
     if name == "pocket":
         from crt.pocket import path
 
         name = str(path())
     file = Path(name) / "config.json"
     if file.is_file():
-        return shape_from(json.loads(file.read_text())), f"the model's shape: {file}"
+        return shape_from(file), f"the model's shape: {file}"
     in_name = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
     size = billions or (float(in_name.group(1)) if in_name else None)
     if size is None:
         raise ConfigError(f"{name} is not here and its name does not tell its size: --billions.")
-    by = "given" if billions else "by the name"
-    return typical(size * 1e9), f"{size:g} B parameters ({by}), in the shape usual for that size"
+    source = "given" if billions else "by the name"
+    return typical_shape(size * 1e9), f"{size:g} B parameters ({source}), in the usual shape"
 
 
-def shape_from(model: dict) -> Shape:
-    """The shape of a Hugging Face configuration; parameters counted as in Llama and Qwen2."""
-    layers, hidden = model["num_hidden_layers"], model["hidden_size"]
-    heads, wide = model["num_attention_heads"], model["intermediate_size"]
-    head = model.get("head_dim") or hidden // heads
-    queries, keys = heads * head, (model.get("num_key_value_heads") or heads) * head
-    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * wide
-    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + wide)
-    tied = 1 if model.get("tie_word_embeddings") else 2
-    parameters = layers * block + tied * hidden * model["vocab_size"]
-    cache = 2 * 2 * layers * keys  # keys and values, two bytes each
-    return Shape(parameters, layers, hidden, cache, model["vocab_size"], layers * features)
+def shape_from(file: Path) -> Shape:
+    """The shape of a Hugging Face configuration."""
+    model = json.loads(file.read_text())
+    return decoder_shape(
+        model["num_hidden_layers"], model["hidden_size"], model["num_attention_heads"],
+        model.get("num_key_value_heads") or model["num_attention_heads"],
+        model["intermediate_size"], model["vocab_size"],
+        model.get("head_dim"), bool(model.get("tie_word_embeddings")),
+    )  # fmt: skip
 
 
-def typical(parameters: float) -> Shape:
+def typical_shape(parameters: float) -> Shape:
     """A dense decoder with grouped queries: hidden ≈ 64 · layers, keys and values a quarter."""
     layers = round((parameters / (12 * 64**2)) ** (1 / 3))
     hidden = 64 * layers
-    # of 12 h² a block, 2.5 h² are attention's; three matrices of h × 3.17 h are the rest
+    # of 12 h² per block, 2.5 h² are attention's; three matrices of h × 3.17 h are the rest
     features = (2 * 2 + 2 * 1.25 + 3 * 4.17) * hidden
-    cache = 2 * 2 * layers * hidden / 4
-    return Shape(parameters, layers, hidden, cache, 152_000, layers * features)
+    return Shape(parameters, layers, hidden, layers * hidden, 152_000, layers * features)
 
 
 # ---- Data
@@ -179,6 +182,16 @@ def _count(name: str, split: str, folder: str | None) -> tuple[int, str]:
     return UNKNOWN_SIZE, "assumed; --problems says better"
 
 
+def training_problems(config: RunConfig, count: int | None = None) -> tuple[int, str]:
+    """How many problems are trained on, and where the number is from."""
+    total, lines = count_problems(config.data.train, "train", config.data.folder)
+    if count is not None:
+        total, lines = count, ["given"]
+    validation = 0 if config.validation.data else min(config.validation.problems, total - 1)
+    less = f", less {validation:,} for validation" if validation else ""
+    return total - validation, f"{total:,} problems{less}: {', '.join(lines)}"
+
+
 # ---- One run
 
 MICRO_BATCH = 2  # rollouts in one pass on a GPU: a long response's logits alone take gigabytes
@@ -199,6 +212,20 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """A recipe on given devices, and what is taken for granted."""
+
+    config: RunConfig
+    shape: Shape
+    device: Device
+    devices: int
+    problems: int  # that are trained on
+    assume: Assumptions
+    evaluated: int = 0  # problems of the evaluation; 0 leaves it out
+    basis: tuple[str, ...] = ()  # where all this is from
+
+
+@dataclass(frozen=True)
 class Cost:
     """Tokens that are sampled, and the hours of all devices together that it takes."""
 
@@ -211,17 +238,18 @@ class Cost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One run, apart from what it shares with other runs on the same base model."""
+    """The costs of a run, part by part, and the memory that each device needs."""
 
     policy: Cost
-    second_reference: Cost  # rollouts of Stage I's result, for Stage II
-    validation: Cost
-    evaluation: Cost  # of two checkpoints; nothing if it is not asked for
     training: Cost
-    reference: Cost  # shared: the base on the training and the validation problems
-    base_evaluation: Cost  # shared
-    training_gb: float  # on each device
+    validation: Cost
+    reference: Cost  # the base on training and validation problems; shared with other runs
+    second_reference: Cost  # Stage I's result, for Stage II
+    evaluation: Cost  # of two checkpoints; nothing if it is left out
+    base_evaluation: Cost  # shared with other runs
+    training_gb: float
     sampling_gb: float
+    fits: bool
 
     @property
     def alone(self) -> Cost:
@@ -245,133 +273,93 @@ class Estimate:
         return self.guard.hours / self.total.hours
 
 
-def estimate(
-    config: RunConfig,
-    shape: Shape,
-    device: Device,
-    devices: int,
-    problems: int,
-    assume: Assumptions,
-    evaluated: int = 0,
-) -> Estimate:
-    """Tokens from the schedule, time from the slower of arithmetic and memory traffic.
+def estimate(plan: Plan) -> Estimate:
+    """Tokens from the schedule, time from the slower of arithmetic and memory traffic."""
+    config, short, steps = plan.config, plan.assume.shortening, steps_of(plan)
+    reference, validation = config.reference, config.validation
+    cap, test_cap = config.sampling.max_tokens, config.evaluation.max_tokens
+    reference_cap, validation_cap = reference.max_tokens or cap, validation.max_tokens or cap
 
-    `problems` are those that are trained on, `evaluated` those of the evaluation, 0 for none.
-    """
-    pace = _Pace(config, shape, device, devices, assume)
-    steps, short, asked = steps_of(config, assume), assume.shortening, config.validation
-    per_step = config.schedule.problems_per_step * config.sampling.group_size
-    cap = config.sampling.max_tokens
-    reference_cap = config.reference.max_tokens or cap
-    measured_cap = asked.max_tokens or cap
-    # what is kept is drawn in one go, what is fresh a step at a time
-    calls = steps if config.reference.mode == "fresh" else 1.0
-    known = reference_rollouts(config, problems, steps)
+    responses = config.schedule.problems_per_step * config.sampling.group_size
+    visits, calls = steps * config.schedule.problems_per_step, steps
+    if reference.mode == "cached":  # each problem once, all in one call
+        visits, calls = min(visits, plan.problems), 1.0
     checkpoints = math.ceil(steps / config.schedule.save_every)
-    test, test_cap = evaluated * config.evaluation.rollouts, config.evaluation.max_tokens
+    hand_overs = 2 if isinstance(config.method, TwoStage) else 1
+    finals = hand_overs * min(plan.assume.finalists, validation.finalists)
+    tested = plan.evaluated * config.evaluation.rollouts
+
+    sample = partial(sampling_cost, plan)
+    training_gb, sampling_gb = memory(plan)
     return Estimate(
-        policy=pace.sample(per_step, cap, short, steps),
-        second_reference=pace.sample(stage_two_rollouts(config, steps), reference_cap, short),
-        validation=pace.sample(asked.problems * asked.rollouts, measured_cap, short, checkpoints)
-        + pace.sample(
-            asked.problems * asked.final_rollouts, measured_cap, short, _finals(config, assume)
-        ),
-        evaluation=pace.sample(test, test_cap, short, 2.0),
-        training=pace.train(steps * per_step),
-        reference=pace.sample(known / calls, reference_cap, 1.0, calls)
-        + pace.sample(asked.problems * config.reference.rollouts, measured_cap),
-        base_evaluation=pace.sample(test, test_cap),
-        training_gb=training_memory(config, shape, devices, assume),
-        sampling_gb=sampling_memory(config, shape, device, devices, assume),
+        policy=sample(responses, cap, short, steps),
+        training=training_cost(plan, steps * responses),
+        validation=sample(
+            validation.problems * validation.rollouts, validation_cap, short, checkpoints
+        )
+        + sample(validation.problems * validation.final_rollouts, validation_cap, short, finals),
+        reference=sample(visits * reference.rollouts / calls, reference_cap, calls=calls)
+        + sample(validation.problems * reference.rollouts, validation_cap),
+        second_reference=sample(stage_two_rollouts(plan), reference_cap, short),
+        evaluation=sample(tested, test_cap, short, 2.0),
+        base_evaluation=sample(tested, test_cap),
+        training_gb=training_gb,
+        sampling_gb=sampling_gb,
+        fits=max(training_gb, sampling_gb) <= plan.device.memory_gb,
     )
 
 
-def steps_of(config: RunConfig, assume: Assumptions) -> float:
+def steps_of(plan: Plan) -> float:
     """All of them, or those that the run's tokens are enough for."""
-    schedule = config.schedule
+    schedule = plan.config.schedule
     if schedule.tokens is None:
         return schedule.steps
-    responses = schedule.problems_per_step * config.sampling.group_size
-    return min(
-        schedule.steps, schedule.tokens / (responses * assume.mean_tokens * assume.shortening)
-    )
+    responses = schedule.problems_per_step * plan.config.sampling.group_size
+    per_step = responses * plan.assume.mean_tokens * plan.assume.shortening
+    return min(schedule.steps, schedule.tokens / per_step)
 
 
-def reference_rollouts(config: RunConfig, problems: int, steps: float) -> float:
-    """Rollouts on training problems: each problem once if they are kept, every step's if not."""
-    visits = steps * config.schedule.problems_per_step
-    if config.reference.mode == "cached":
-        visits = min(visits, problems)
-    return visits * config.reference.rollouts
-
-
-def stage_two_rollouts(config: RunConfig, steps: float) -> float:
+def stage_two_rollouts(plan: Plan) -> float:
     """Kept rollouts of Stage I's result, if Stage II begins as late as it may."""
-    if not isinstance(config.method, TwoStage) or config.reference.mode == "fresh":
+    method, reference = plan.config.method, plan.config.reference
+    if not isinstance(method, TwoStage) or reference.mode == "fresh":
         return 0.0
-    visits = (1.0 - config.method.saturation.latest) * steps * config.schedule.problems_per_step
-    return visits * config.reference.rollouts
-
-
-def _finals(config: RunConfig, assume: Assumptions) -> float:
-    """Checkpoints that are measured again, at the end and at the hand-over to Stage II."""
-    hand_overs = 2 if isinstance(config.method, TwoStage) else 1
-    return hand_overs * min(assume.finalists, config.validation.finalists)
+    steps = (1.0 - method.saturation.latest) * steps_of(plan)
+    return steps * plan.config.schedule.problems_per_step * reference.rollouts
 
 
 # ---- Time
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """How fast a cluster samples and trains."""
+def sampling_cost(
+    plan: Plan, responses: float, cap: int, shortening: float = 1.0, calls: float = 1.0
+) -> Cost:
+    """So many responses at once, so many times.
 
-    config: RunConfig
-    shape: Shape
-    device: Device
-    devices: int
-    assume: Assumptions
-
-    def sample(
-        self, responses: float, cap: int, shortening: float = 1.0, calls: float = 1.0
-    ) -> Cost:
-        """So many responses at once, so many times.
-
-        A call lasts until its longest response, at the cap, is written: no device shortens that.
-        """
-        if not responses or not calls:
-            return Cost()
-        mean = self.assume.mean_tokens * shortening
-        group, groups = self._group(), self.devices / self.config.cluster.tensor_parallel
-        at_once = concurrency(responses / groups, self.shape, group, self.assume)
-        speed = decode_speed(self.shape, group, at_once, self.assume) * groups
-        alone = decode_speed(self.shape, group, 1.0, self.assume)
-        seconds = max(responses * mean / speed, cap / alone)
-        return Cost(calls * responses * mean, calls * seconds / 3600)
-
-    def train(self, responses: float) -> Cost:
-        """Forward and backward passes over prompts and responses."""
-        mean = self.assume.mean_tokens * self.assume.shortening
-        operations = train_flops(
-            self.config, self.shape, responses * (mean + self.assume.prompt_tokens)
-        )
-        peak = self.device.teraflops * 1e12 * self.assume.train_efficiency * self.devices
-        return Cost(0.0, operations / peak / 3600)
-
-    def _group(self) -> Device:
-        """Devices that share one copy of the model in sampling, as one."""
-        size = self.config.cluster.tensor_parallel
-        return replace(
-            self.device,
-            memory_gb=size * self.device.memory_gb,
-            teraflops=size * self.device.teraflops,
-            terabytes_per_second=size * self.device.terabytes_per_second,
-        )
+    A call lasts until its longest response, at the cap, is written: no device shortens that.
+    """
+    if not responses or not calls:
+        return Cost()
+    shape, device, assume = plan.shape, plan.device, plan.assume
+    size = plan.config.cluster.tensor_parallel
+    group = Device(  # devices that share one copy of the model, as one
+        size * device.memory_gb, size * device.teraflops, size * device.terabytes_per_second
+    )
+    groups = plan.devices / size
+    at_once = concurrency(responses / groups, shape, group, assume)
+    speed = decode_speed(shape, group, at_once, assume) * groups
+    longest = cap / decode_speed(shape, group, 1.0, assume)
+    tokens = responses * assume.mean_tokens * shortening
+    return Cost(calls * tokens, calls * max(tokens / speed, longest) / 3600)
 
 
-def train_flops(config: RunConfig, shape: Shape, tokens: float) -> float:
-    """6 N per token forward and backward, 2 N more for the reference's log-probabilities."""
-    return (8.0 if config.optim.kl else 6.0) * shape.parameters * tokens
+def training_cost(plan: Plan, responses: float) -> Cost:
+    """Passes over prompts and responses: 6 N per token, 2 N more for the KL's reference."""
+    assume = plan.assume
+    tokens = responses * (assume.mean_tokens * assume.shortening + assume.prompt_tokens)
+    operations = (8.0 if plan.config.optim.kl else 6.0) * plan.shape.parameters * tokens
+    peak = plan.device.teraflops * 1e12 * assume.train_efficiency * plan.devices
+    return Cost(0.0, operations / peak / 3600)
 
 
 def concurrency(share: float, shape: Shape, group: Device, assume: Assumptions) -> float:
@@ -393,176 +381,96 @@ def decode_speed(shape: Shape, device: Device, at_once: float, assume: Assumptio
 # ---- Memory
 
 
-def training_memory(config: RunConfig, shape: Shape, devices: int, assume: Assumptions) -> float:
-    """Gigabytes on each device while training, state shared among devices (FSDP, ZeRO-3).
+def memory(plan: Plan) -> tuple[float, float]:
+    """Gigabytes on each device while training and while sampling, state shared among devices.
 
     A trained parameter takes 16 bytes: weight, gradient and two moments of Adam in float32. The
-    frozen reference of the KL, or an adapter's base, is in `model.dtype`. The local engine keeps a
-    whole copy in that type for sampling. One micro-batch adds its checkpointed activations, and
-    its logits in float32 with their gradient.
+    frozen reference of the KL, or an adapter's base, is in `model.dtype`. One micro-batch adds its
+    checkpointed activations, and its logits in float32 with their gradient. While sampling, the
+    trainer keeps weights and moments, and the local engine what is frozen. vLLM reserves its KV
+    cache; the sampler in this process takes what a step needs.
     """
-    state = 16.0 * trained_parameters(config, shape) + _frozen_bytes(config, shape)
+    config, shape, assume, devices = plan.config, plan.shape, plan.assume, plan.devices
+    lora, local = config.model.lora, config.engine == "local"
+    in_process = local and not config.trl.get("use_vllm")
+    weights = BYTES[config.model.dtype] * shape.parameters
+    trained = shape.parameters if lora is None else lora.rank * shape.linear_features
+    frozen = weights if lora is not None or config.optim.kl > 0 else 0.0
+    as_they_are = in_process and (lora is not None or config.model.dtype == "float32")
+    copy = 0.0 if as_they_are else weights  # to sample from
+
     rows = config.optim.micro_batch or MICRO_BATCH
     tokens = rows * (assume.prompt_tokens + config.sampling.max_tokens)
     activations = 2 * tokens * shape.hidden * (shape.layers + 20)
     logits = 2 * 4 * tokens * shape.vocabulary
-    copy = _sampling_copy(config, shape) if config.engine == "local" else 0.0
-    return (state / devices + copy + activations + logits) / 1e9
+    training = (16.0 * trained + frozen) / devices + (copy if local else 0.0)
 
-
-def sampling_memory(
-    config: RunConfig, shape: Shape, device: Device, devices: int, assume: Assumptions
-) -> float:
-    """Gigabytes on each device while sampling: weights, cache, and what the trainer keeps there.
-
-    It keeps weights and moments, 12 bytes per trained parameter; the local engine also keeps what
-    is frozen. vLLM reserves its cache; the sampler in this process takes what a step needs.
-    """
-    size = config.cluster.tensor_parallel
-    cache = assume.cache_share * device.memory_gb * 1e9
-    if _samples_in_process(config):
+    kv_cache = assume.cache_share * plan.device.memory_gb * 1e9
+    if in_process:
         responses = config.schedule.problems_per_step * config.sampling.group_size
-        at_once = concurrency(responses / devices, shape, device, assume)
-        cache = at_once * shape.cache_bytes_per_token * (assume.prompt_tokens + assume.mean_tokens)
-    kept = 12.0 * trained_parameters(config, shape)
-    kept += _frozen_bytes(config, shape) if config.engine == "local" else 0.0
-    return (_sampling_copy(config, shape) / size + cache + kept / devices) / 1e9
-
-
-def trained_parameters(config: RunConfig, shape: Shape) -> float:
-    """All, or those of an adapter on every linear layer: rank × (in + out)."""
-    lora = config.model.lora
-    return shape.parameters if lora is None else lora.rank * shape.linear_features
-
-
-def _frozen_bytes(config: RunConfig, shape: Shape) -> float:
-    """An adapter's base is also the reference of the KL."""
-    frozen = config.model.lora is not None or config.optim.kl > 0
-    return BYTES[config.model.dtype] * shape.parameters if frozen else 0.0
-
-
-def _sampling_copy(config: RunConfig, shape: Shape) -> float:
-    """Weights in `model.dtype`; in this process float32 weights and an adapter's base need none."""
-    as_they_are = config.model.lora is not None or config.model.dtype == "float32"
-    if as_they_are and _samples_in_process(config):
-        return 0.0
-    return BYTES[config.model.dtype] * shape.parameters
-
-
-def _samples_in_process(config: RunConfig) -> bool:
-    return config.engine == "local" and not config.trl.get("use_vllm")
+        at_once = concurrency(responses / devices, shape, plan.device, assume)
+        per_response = assume.prompt_tokens + assume.mean_tokens
+        kv_cache = at_once * shape.cache_bytes_per_token * per_response
+    kept = 12.0 * trained + (frozen if local else 0.0)
+    sampling = copy / config.cluster.tensor_parallel + kv_cache + kept / devices
+    return (training + activations + logits) / 1e9, sampling / 1e9
 
 
 # ---- Plans of one recipe, of many, and of one at other sizes
 
 
-@dataclass(frozen=True)
-class Known:
-    """What somebody knows better than the assumptions."""
-
-    tokens: float | None = None  # mean response of the base
-    problems: int | None = None
-    billions: float | None = None
-    tokens_from: str = "given"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A recipe on given devices, and what its figures rest on."""
-
-    config: RunConfig
-    shape: Shape
-    device: Device
-    devices: int
-    problems: int
-    assume: Assumptions
-    estimate: Estimate
-    basis: tuple[str, ...]
-
-    @property
-    def fits(self) -> bool:
-        """In training and in sampling."""
-        return max(self.estimate.training_gb, self.estimate.sampling_gb) <= self.device.memory_gb
-
-
-def plan(
+def make_plan(
     config: RunConfig,
     device: Device,
     devices: int,
-    known: Known | None = None,
+    *,
+    tokens: float | None = None,
+    problems: int | None = None,
+    billions: float | None = None,
     evaluation: bool = False,
 ) -> Plan:
-    """The estimate of a recipe, with everything it rests on looked up."""
-    known = known or Known()
-    shape, shape_line = shape_of(config, known.billions)
-    assume, source = assumptions_of(config, known)
-    problems, data_line = training_problems(config, known.problems)
+    """A recipe's plan with everything it rests on looked up, or as it is given.
+
+    `tokens` is the base's mean response, `problems` are for training, `billions` are parameters.
+    """
+    shape, shape_source = shape_of(config.model.name, billions)
+    assume, length_source = assumptions_of(config, tokens)
+    trained_on, data_source = training_problems(config, problems)
     evaluated, lines = 0, []
-    if evaluation and config.evaluation.data:
-        folder = config.data.folder
-        evaluated, lines = count_problems(config.evaluation.data, "test", folder)
-    found = estimate(config, shape, device, devices, problems, assume, evaluated)
+    if evaluation:
+        names, folder = config.evaluation.data, config.data.folder
+        evaluated, lines = count_problems(names, "test", folder)
+    values = {name: value for name, value in vars(assume).items() if name != "mean_tokens"}
     basis = (
-        shape_line,
-        f"mean response of the base: {assume.mean_tokens:,.0f} tokens ({source})",
-        data_line,
+        shape_source,
+        f"mean response of the base: {assume.mean_tokens:,.0f} tokens ({length_source})",
+        data_source,
         *([f"{evaluated:,} evaluation problems: {', '.join(lines)}"] if evaluated else []),
-        "assumed: " + _words(assume),
+        "assumed: " + ", ".join(f"{n.replace('_', ' ')} {value:g}" for n, value in values.items()),
         f"{device.source}; no time for start-up, grading, saving or waiting",
     )
-    return Plan(config, shape, device, devices, problems, assume, found, basis)
+    return Plan(config, shape, device, devices, trained_on, assume, evaluated, basis)
 
 
-def assumptions_of(config: RunConfig, known: Known) -> tuple[Assumptions, str]:
+def assumptions_of(config: RunConfig, tokens: float | None) -> tuple[Assumptions, str]:
     """The base's mean length as given, as the paper prints it, or as assumed; and which it is."""
-    cap, printed = config.sampling.max_tokens, PAPER_TOKENS.get(config.model.name)
-    if known.tokens is not None:
-        return Assumptions(known.tokens), known.tokens_from
-    if printed is not None and printed <= cap:
-        return Assumptions(printed), "the paper's, GSM8K and MATH500"
+    cap, published = config.sampling.max_tokens, PAPER_TOKENS.get(config.model.name)
+    if tokens is not None:
+        return Assumptions(tokens), "given"
+    if published is not None and published <= cap:
+        return Assumptions(published), "the paper's, GSM8K and MATH500"
     return Assumptions(0.4 * cap), "assumed: 0.4 × max_tokens; --tokens says better"
 
 
-def training_problems(config: RunConfig, count: int | None = None) -> tuple[int, str]:
-    """How many problems are trained on, and where the number is from."""
-    total, lines = count_problems(config.data.train, "train", config.data.folder)
-    if count is not None:
-        total, lines = count, ["given"]
-    held = 0 if config.validation.data else min(config.validation.problems, total - 1)
-    apart = f", less {held:,} for validation" if held else ""
-    return total - held, f"{total:,} problems{apart}: {', '.join(lines)}"
-
-
-def _words(assume: Assumptions) -> str:
-    values = {name: value for name, value in vars(assume).items() if name != "mean_tokens"}
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What is paid once for all runs on the same base model."""
-
-    model: str
-    runs: int
-    devices: int
-    reference: Cost
-    evaluation: Cost
-
-
-def shared_costs(plans: Sequence[Plan]) -> list[Shared]:
-    """Per base model: its reference rollouts, of the run that needs most, and its evaluation."""
+def plans_by_base(plans: Sequence[Plan]) -> list[list[Plan]]:
+    """Plans that share one base's rollouts and evaluation; the one that needs most comes first."""
     groups: dict[str, list[Plan]] = {}
-    for each in plans:
-        groups.setdefault(reference_key(each.config), []).append(each)
-    shared: list[Shared] = []
-    for group in groups.values():
-        most = max(group, key=lambda each: each.estimate.reference.tokens)
-        found = most.estimate
-        name = most.config.model.name
-        shared.append(
-            Shared(name, len(group), most.devices, found.reference, found.base_evaluation)
-        )
-    return shared
+    for plan in plans:
+        groups.setdefault(reference_key(plan.config), []).append(plan)
+    return [
+        sorted(group, key=lambda plan: -estimate(plan).reference.tokens)
+        for group in groups.values()
+    ]
 
 
 def reference_key(config: RunConfig) -> str:
@@ -577,48 +485,27 @@ def reference_key(config: RunConfig) -> str:
     return repr(parts)
 
 
-SHARED_BY = (1, 2, 4, 8)  # devices that may share one copy of the model in sampling
+SCALE_FAMILY = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"
+SCALE_SIZES, SCALE_DEVICES = ("1.5B", "7B", "32B"), (8, 64, 512)
+TENSOR_PARALLEL = (1, 2, 4, 8)  # devices that may share one copy of the model in sampling
 
 
-@dataclass(frozen=True)
-class Place:
-    """A recipe with another model on so many devices, with a kept and with a fresh reference."""
-
-    name: str
-    cached: Plan
-    fresh: Plan
-
-
-def places(
-    config: RunConfig,
-    models: Iterable[tuple[str, str]],
-    counts: Sequence[int],
-    device: Device,
-    known: Known,
-) -> Iterator[Place]:
-    """Every model (label, hub id) on every number of devices.
+def scale_plans(plan: Plan) -> Iterator[tuple[str, Plan, Plan]]:
+    """The plan with larger models on more devices: size, with a kept and with a fresh reference.
 
     As few devices share a model in sampling as its memory allows.
     """
-    assume, source = assumptions_of(config, known)  # the length of the recipe's own model
-    with_length = replace(known, tokens=assume.mean_tokens, tokens_from=source)
-    for label, name in models:
-        for devices in counts:
-            for size in SHARED_BY:
-                cached, fresh = (
-                    plan(_changed(config, name, size, mode), device, devices, with_length)
-                    for mode in ("cached", "fresh")
-                )
-                if cached.estimate.sampling_gb <= device.memory_gb or size == SHARED_BY[-1]:
-                    yield Place(label, cached, fresh)
-                    break
-
-
-def _changed(config: RunConfig, model: str, shared_by: int, mode: str) -> RunConfig:
-    return config.model_copy(
-        update={
-            "model": config.model.model_copy(update={"name": model}),
-            "cluster": config.cluster.model_copy(update={"tensor_parallel": shared_by}),
-            "reference": config.reference.model_copy(update={"mode": mode}),
-        }
-    )
+    for size, devices in product(SCALE_SIZES, SCALE_DEVICES):
+        model = SCALE_FAMILY + size
+        shape, source = shape_of(model)
+        larger = replace(plan, shape=shape, devices=devices, basis=(source, *plan.basis[1:]))
+        for shared_by in TENSOR_PARALLEL:
+            changes = [f"model.name={model}", f"cluster.tensor_parallel={shared_by}"]
+            cached, fresh = (
+                replace(larger, config=with_overrides(plan.config, [*changes, mode]))
+                for mode in ("reference.mode=cached", "reference.mode=fresh")
+            )
+            fits = estimate(cached).sampling_gb <= plan.device.memory_gb
+            if fits or shared_by == TENSOR_PARALLEL[-1]:
+                yield size, cached, fresh
+                break

@@ -7,20 +7,34 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from crt.config import RunConfig
+from crt.config import RunConfig, Table, sentences, unknown_settings
 from crt.errors import ConfigError
 from crt.io import CHECKSUM
-from crt.settings import Table, sentences, unknown_keys
+
+PACKAGED = {"pocket": Path(__file__).parent / "assets" / "pocket.toml"}  # by name
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes."""
+    """The configuration of a TOML recipe, or of a run's `config.json`, with `key=value` changes.
+
+    A name alone, such as `pocket`, is a recipe inside the package.
+    """
+    if not path.is_file():
+        path = PACKAGED.get(str(path), path)
     data = _with_base(path, _read(path))
     for name in ("versions", CHECKSUM):  # what a run's config.json says besides
         data.pop(name, None)
     for override in overrides:
         _override(data, override)
     return config_of(data, where=str(path))
+
+
+def with_overrides(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration with `key=value` changes, checked again."""
+    data = config.model_dump(mode="json")
+    for override in overrides:
+        _override(data, override)
+    return config_of(data)
 
 
 def recipe_files(paths: Sequence[Path]) -> list[Path]:
@@ -36,8 +50,7 @@ def recipe_files(paths: Sequence[Path]) -> list[Path]:
 
 def config_of(data: Table, where: str = "the configuration") -> RunConfig:
     """Checked, or refused with a sentence for every mistake."""
-    mistakes = unknown_keys(data, RunConfig)
-    if mistakes:
+    if mistakes := list(unknown_settings(data, RunConfig)):
         raise ConfigError(f"{where}: " + "\n".join(mistakes))
     try:
         return RunConfig.model_validate_json(json.dumps(data, default=str), strict=True)
@@ -48,15 +61,15 @@ def config_of(data: Table, where: str = "the configuration") -> RunConfig:
 def _with_base(path: Path, data: Table, above: tuple[Path, ...] = ()) -> Table:
     """With `base = "other.toml"` a recipe says only what it changes; its [method] is its own.
 
-    A base may have a base itself.
+    A base may have a base itself, or be the name of a recipe inside the package.
     """
     base = data.pop("base", None)
     if base is None:
         return data
-    if not isinstance(base, str) or not base.endswith(".toml"):
+    if not isinstance(base, str) or not (base.endswith(".toml") or base in PACKAGED):
         raise ConfigError(f"{path}: base = {base!r} should be the path of a recipe (.toml).")
     above = (*above, path.resolve())
-    parent = path.parent / base
+    parent = PACKAGED.get(base) or path.parent / base
     if parent.resolve() in above:
         raise ConfigError(f"{path}: its base {base} is based on it in turn: take one of them out.")
     below = _with_base(parent, _read(parent), above)

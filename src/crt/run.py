@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import metadata
@@ -17,19 +16,18 @@ import zstandard
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
 from crt.io import (
+    CHECKSUM,
     UNFINISHED,
     append_row,
-    held,
+    lock_folder,
     read_rows,
     read_sealed,
-    sealed,
     sweep,
-    unsealed,
     write_sealed,
     write_text,
     written_whole,
 )
-from crt.recipes import load_recipe
+from crt.recipes import config_of
 
 CONFIG = "config.json"
 STEPS = "steps.jsonl"
@@ -58,8 +56,7 @@ class Run:
             for name in (ROLLOUTS, CHECKPOINTS, STATE):
                 (aside / name).mkdir(parents=True)
             described = config.model_dump(mode="json") | {"versions": versions()}
-            for place in (aside, aside / STATE):
-                write_sealed(place / CONFIG, described)
+            write_sealed(aside / CONFIG, described)
             aside.rename(path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
@@ -83,11 +80,14 @@ class Run:
         """A run that is there."""
         if not (path / CONFIG).is_file():
             raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
-        return cls(path, load_recipe(_sound_config(path)))
+        described = read_sealed(path / CONFIG)
+        described.pop("versions", None)
+        return cls(path, config_of(described, where=str(path / CONFIG)))
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may write a run; the lock goes with the process, however it ends."""
-        return held(self.path, f"{self.path} is being written by another process: wait for it.")
+        message = f"{self.path} is being written by another process: wait for it."
+        return lock_folder(self.path, message)
 
     def sweep(self) -> None:
         """Removes what a killed process left half-written."""
@@ -97,13 +97,13 @@ class Run:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """One row a step, in order."""
-        path = self.path / STEPS
-        return [unsealed(row, f"{path}, line {i}") for i, row in enumerate(read_rows(path), 1)]
+        """One row per step, in order; those of older versions carry a checksum, which goes."""
+        rows = read_rows(self.path / STEPS)
+        return [{key: row[key] for key in row if key != CHECKSUM} for row in rows]
 
     def add_step(self, row: Mapping[str, Any]) -> None:
         """On disk when this returns."""
-        append_row(self.path / STEPS, sealed(row))
+        append_row(self.path / STEPS, row)
 
     def add_rollouts(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
         """Every response of a step with its verdict, compressed, whole or absent."""
@@ -125,7 +125,7 @@ class Run:
 
     def forget_after(self, step: int) -> None:
         """Takes back what was written after a step, because training goes on from there."""
-        rows = [sealed(row) for row in self.steps if row["step"] <= step]
+        rows = [row for row in self.steps if row["step"] <= step]
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_text(self.path / STEPS, "".join(lines))
         for file in (self.path / ROLLOUTS).glob("step-*.jsonl.zst"):
@@ -152,7 +152,7 @@ class Run:
         return read_sealed(path) if path.exists() else {}
 
     def set_progress(self, **values: Any) -> None:
-        """Adds to what is known of the run's course."""
+        """Adds to what is written of the run's progress."""
         if self.progress | values != self.progress:
             write_sealed(self.path / PROGRESS, self.progress | values)
 
@@ -168,26 +168,11 @@ class Run:
 
 def versions() -> dict[str, str]:
     """What a result depends on besides the configuration."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    installed = {"python": platform.python_version(), "machine": platform.machine()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found | {"threads": os.environ.get("OMP_NUM_THREADS", "")}
-
-
-def _sound_config(path: Path) -> Path:
-    """The run's configuration; where it is damaged, the copy that was written beside it."""
-    copy = path / STATE / CONFIG
-    try:
-        read_sealed(path / CONFIG)
-    except DataError as error:
-        try:
-            read_sealed(copy)
-        except DataError:
-            raise error from None
-        print(f"{error} Its copy {copy} is used.", file=sys.stderr)
-        return copy
-    return path / CONFIG
+            installed[package] = metadata.version(package)
+    return installed | {"threads": os.environ.get("OMP_NUM_THREADS", "")}
 
 
 def _number(path: Path) -> int:

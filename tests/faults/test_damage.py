@@ -3,6 +3,7 @@
 import random
 import subprocess
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -111,10 +112,16 @@ def test_a_bit(place, faulty, half, whole, tmp_path, choice):
     damage(faulty, half, whole, tmp_path / "copy", choice, "flipped", place)
 
 
+def found_when_used(place: str, kind: str) -> bool:
+    """Rows of a log carry no checksum: a bit of a number in them may flip unseen."""
+    return (place, kind) != ("steps.jsonl", "flipped")
+
+
 @LONG
 @pytest.mark.parametrize("again", range(3))
-@pytest.mark.parametrize("kind", DAMAGES)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "kind"), [pair for pair in product(PLACES, DAMAGES) if found_when_used(*pair)]
+)
 def test_anything(place, kind, again, faulty, half, whole, tmp_path, choice):
     damage(faulty, half, whole, tmp_path / "copy", choice, kind, place)
 

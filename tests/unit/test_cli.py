@@ -28,7 +28,19 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
     assert shown.err.startswith("crt show: no-such-recipe.toml cannot be read")
 
 
-@pytest.mark.parametrize("words", [["frobnicate"], ["show"], ["show", RECIPE, "--bad"]])
+@pytest.mark.parametrize(
+    ("verb", "sentence"),
+    [
+        ("trian", "crt: there is no verb 'trian'. Did you mean `train`?\n"),
+        ("xyzzy", f"crt: there is no verb 'xyzzy'. There are: {', '.join(VERBS)}.\n"),
+    ],
+)
+def test_a_verb_that_is_none_is_answered_with_the_nearest(verb, sentence, capsys):
+    assert main([verb, "--help"]) == 2
+    assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", RECIPE, "--bad"]])
 def test_wrong_words_exit_with_2(words):
     with pytest.raises(SystemExit) as stop:
         main(words)

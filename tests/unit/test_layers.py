@@ -7,7 +7,7 @@ import crt
 
 ROOT = Path(crt.__file__).parent
 BASE = {"types", "errors", "io", "processes", "version"}
-SETTINGS = {"settings", "config", "recipes", "run", "describe", "plan"}
+SETTINGS = {"config", "recipes", "run", "describe", "plan"}
 LOWER = {  # room → what it may import besides itself, BASE and what those may import
     "algorithm": set(),
     "grading": set(),
@@ -20,6 +20,7 @@ LOWER = {  # room → what it may import besides itself, BASE and what those may
     "levels": {"algorithm", "data", "grading", "sampling", "evaluation", *SETTINGS},
     "experiments": {"algorithm", "evaluation", "reporting", *SETTINGS},
     **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
+    "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},
 }
 ANYTHING = {"commands", "cli", "__init__", "__main__"}
 

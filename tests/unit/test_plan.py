@@ -1,31 +1,28 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crt.cli import main
-from crt.commands.plan import amount, digits, duration
 from crt.plan import (
     PUBLISHED,
     Assumptions,
     Cost,
     Device,
-    Known,
+    Plan,
     Shape,
     concurrency,
     count_problems,
     decode_speed,
+    decoder_shape,
     estimate,
-    plan,
-    reference_rollouts,
-    sampling_memory,
-    shape_from,
-    shared_costs,
+    make_plan,
+    memory,
+    plans_by_base,
     stage_two_rollouts,
     steps_of,
-    train_flops,
-    trained_parameters,
-    training_memory,
-    typical,
+    training_cost,
+    typical_shape,
 )
 from crt.recipes import config_of, load_recipe, recipe_files
 
@@ -60,8 +57,20 @@ def config(**changes):
     return config_of(data | changes)
 
 
+def plan(config, devices=1, device=DEVICE, evaluated=0):
+    return Plan(config, SHAPE, device, devices, problems=500, assume=ASSUME, evaluated=evaluated)
+
+
+def training_gb(config, devices=1):
+    return memory(plan(config, devices))[0]
+
+
+def sampling_gb(config):
+    return memory(plan(config))[1]
+
+
 def test_tokens_are_rollouts_times_length():
-    found = estimate(config(), SHAPE, DEVICE, 1, problems=500, assume=ASSUME, evaluated=7)
+    found = estimate(plan(config(), evaluated=7))
     assert found.policy.tokens == 100 * 10 * 10 * 1000
     # each training problem once, and each validation problem
     assert found.reference.tokens == (500 + 50) * 4 * 1000
@@ -75,30 +84,34 @@ def test_tokens_are_rollouts_times_length():
 def test_stage_two_has_a_reference_of_its_own():
     two = config(method={"type": "crt"})
     # at the latest at 70 % of 100 steps: 30 steps × 10 problems × 4 rollouts
-    assert stage_two_rollouts(two, 100) == pytest.approx(1200)
-    assert stage_two_rollouts(config(), 100) == 0
-    found = estimate(two, SHAPE, DEVICE, 1, problems=500, assume=ASSUME)
+    assert stage_two_rollouts(plan(two)) == pytest.approx(1200)
+    assert stage_two_rollouts(plan(config())) == 0
+    found = estimate(plan(two, 1))
     # measured again: two at the hand-over, two at the end
     assert found.validation.tokens == (10 * 50 * 2 + 4 * 50 * 8) * 1000
 
 
 def test_a_fresh_reference_is_sampled_every_step():
     fresh = config(reference={"mode": "fresh", "rollouts": 4})
-    assert reference_rollouts(fresh, problems=500, steps=100) == 100 * 10 * 4
-    assert reference_rollouts(config(), problems=5000, steps=100) == 4000  # never visited twice
+    # and each of the 50 validation problems once
+    assert estimate(plan(fresh)).reference.tokens == (100 * 10 + 50) * 4 * 1000
+    many = replace(plan(config()), problems=5000)  # 1000 of them are visited, none of them twice
+    assert estimate(many).reference.tokens == (1000 + 50) * 4 * 1000
 
 
 def test_a_token_budget_shortens_the_run():
     # a step is 10 × 10 responses of 1000 tokens: half of the 100 steps
     half = config(schedule={"steps": 100, "problems_per_step": 10, "tokens": 5_000_000})
-    assert estimate(half, SHAPE, DEVICE, 1, problems=500, assume=ASSUME).policy.tokens == 5e6
-    assert steps_of(half, ASSUME) == 50
+    assert estimate(plan(half, 1)).policy.tokens == 5e6
+    assert steps_of(plan(half)) == 50
 
 
 def test_training_takes_six_operations_a_parameter_and_token():
-    assert train_flops(config(), SHAPE, 1e6) == 6e15
-    assert train_flops(config(optim={"kl": 1e-3}), SHAPE, 1e6) == 8e15  # and the reference's
-    found = estimate(config(), SHAPE, DEVICE, 2, problems=500, assume=ASSUME)
+    hours = training_cost(plan(config()), 1000).hours  # 1e6 tokens
+    assert hours * 3600 == pytest.approx(6e15 / (1e15 * 0.5))
+    with_kl = plan(config(optim={"kl": 1e-3}))  # the reference's pass takes two more
+    assert training_cost(with_kl, 1000).hours == pytest.approx(hours * 8 / 6)
+    found = estimate(plan(config(), 2))
     # 6e9 · 1e7 tokens / (1e15 · 0.5 · 2 devices) = 60 s
     assert found.training.hours * 3600 == pytest.approx(60)
 
@@ -119,17 +132,17 @@ def test_responses_at_once_are_limited_by_the_cache():
 
 def test_a_step_lasts_as_long_as_its_longest_response():
     # 100 responses on as many devices: each writes one, and the longest has 1000 tokens
-    found = estimate(config(), SHAPE, DEVICE, 100, problems=500, assume=ASSUME)
+    found = estimate(plan(config(), 100))
     alone = 1000 / decode_speed(SHAPE, DEVICE, 1, ASSUME)
     assert found.policy.hours * 3600 == pytest.approx(100 * alone)
-    more = estimate(config(), SHAPE, DEVICE, 200, problems=500, assume=ASSUME)
+    more = estimate(plan(config(), 200))
     assert more.policy.hours == found.policy.hours  # more devices do not help
 
 
 def test_a_higher_cap_is_waited_for_where_it_holds():
     # on 500 devices every measurement waits for its longest response
     asked = {"problems": 50, "rollouts": 2, "final_rollouts": 0, "max_tokens": 3000}
-    found = estimate(config(validation=asked), SHAPE, DEVICE, 500, problems=500, assume=ASSUME)
+    found = estimate(plan(config(validation=asked), 500))
     alone = 1 / decode_speed(SHAPE, DEVICE, 1, ASSUME)
     assert found.validation.hours * 3600 == pytest.approx(10 * 3000 * alone)
     assert found.policy.hours * 3600 == pytest.approx(100 * 1000 * alone)
@@ -137,9 +150,9 @@ def test_a_higher_cap_is_waited_for_where_it_holds():
 
 def test_what_is_kept_is_drawn_at_once():
     # 500 problems × 4 in one go, 50 on each of 40 devices; fresh ones 40 a step, one on each
-    kept = estimate(config(), SHAPE, DEVICE, 40, problems=500, assume=ASSUME)
+    kept = estimate(plan(config(), 40))
     fresh_config = config(reference={"mode": "fresh", "rollouts": 4})
-    fresh = estimate(fresh_config, SHAPE, DEVICE, 40, problems=500, assume=ASSUME)
+    fresh = estimate(plan(fresh_config, 40))
     together = 50 * 1000 / decode_speed(SHAPE, DEVICE, 50, ASSUME)
     validation = 5 * 1000 / decode_speed(SHAPE, DEVICE, 5, ASSUME)  # 50 problems × 4
     alone = 1000 / decode_speed(SHAPE, DEVICE, 1, ASSUME)
@@ -150,9 +163,9 @@ def test_what_is_kept_is_drawn_at_once():
 
 def test_devices_that_share_a_model_are_one_faster_device():
     two = config(cluster={"tensor_parallel": 2}, engine="verl")
-    found = estimate(two, SHAPE, DEVICE, 2, problems=500, assume=ASSUME)
+    found = estimate(plan(two, 2))
     double = Device(160, 2000, 4.0)
-    one = estimate(config(engine="verl"), SHAPE, double, 1, problems=500, assume=ASSUME)
+    one = estimate(plan(config(engine="verl"), 1, double))
     assert found.policy.hours == pytest.approx(one.policy.hours)
     # 2 GB of weights on two devices, 24 GB cache, 12 GB of the trainer's on two
     assert found.sampling_gb == pytest.approx(1 + 24 + 6)
@@ -161,34 +174,30 @@ def test_devices_that_share_a_model_are_one_faster_device():
 def test_training_memory_by_hand():
     # 16 GB state, 2 GB copy to sample from; 2 · 1000 tokens: activations
     # 2 · 2000 · 1000 · 40 = 0.16 GB, logits 8 · 2000 · 100000 = 1.6 GB
-    assert training_memory(config(), SHAPE, 1, ASSUME) == pytest.approx(16 + 2 + 1.76)
-    assert training_memory(config(), SHAPE, 4, ASSUME) == pytest.approx(4 + 2 + 1.76)
+    assert training_gb(config(), 1) == pytest.approx(16 + 2 + 1.76)
+    assert training_gb(config(), 4) == pytest.approx(4 + 2 + 1.76)
     with_kl = config(optim={"kl": 0.001})
-    assert training_memory(with_kl, SHAPE, 1, ASSUME) == pytest.approx(16 + 2 + 2 + 1.76)
+    assert training_gb(with_kl, 1) == pytest.approx(16 + 2 + 2 + 1.76)
     plain = config(model={"name": "m", "dtype": "float32"})  # sampled from as it is
-    assert training_memory(plain, SHAPE, 1, ASSUME) == pytest.approx(16 + 1.76)
+    assert training_gb(plain, 1) == pytest.approx(16 + 1.76)
     verl = config(engine="verl", optim={"kl": 0.001})
-    assert training_memory(verl, SHAPE, 1, ASSUME) == pytest.approx(16 + 2 + 1.76)
+    assert training_gb(verl, 1) == pytest.approx(16 + 2 + 1.76)
 
 
 def test_an_adapters_memory_by_hand():
     # rank 32 × 1e6 features in and out = 32e6 parameters: 0.512 GB; the base: 2 GB
     adapter = config(model={"name": "m", "lora": {"rank": 32}}, optim={"kl": 0.001})
-    assert trained_parameters(adapter, SHAPE) == 32e6
-    assert training_memory(adapter, SHAPE, 1, ASSUME) == pytest.approx(2 + 0.512 + 1.76)
+    assert training_gb(adapter, 1) == pytest.approx(2 + 0.512 + 1.76)
     # sampling: the base, 12 · 32e6 = 0.384 GB, and 100 responses × 1000 tokens × 20 kB = 2 GB
-    assert sampling_memory(adapter, SHAPE, DEVICE, 1, ASSUME) == pytest.approx(2 + 0.384 + 2)
+    assert sampling_gb(adapter) == pytest.approx(2 + 0.384 + 2)
     served = config(model={"name": "m", "lora": {}}, trl={"use_vllm": True})
     # vLLM has a copy of its own and reserves 0.3 · 80 GB
-    assert sampling_memory(served, SHAPE, DEVICE, 1, ASSUME) == pytest.approx(2.384 + 2 + 24)
+    assert sampling_gb(served) == pytest.approx(2.384 + 2 + 24)
 
 
 def test_an_adapters_size():
     # one layer: q 4 + 4, k and v 4 + 2 each, o 4 + 4, three of 4 and 8: 8 + 12 + 8 + 36 = 64
-    shape = shape_from(
-        {"num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2,
-         "num_key_value_heads": 1, "intermediate_size": 8, "vocab_size": 10}
-    )  # fmt: skip
+    shape = decoder_shape(1, 4, 2, 1, intermediate=8, vocabulary=10)
     assert shape.linear_features == 64
 
 
@@ -207,42 +216,31 @@ def test_data_is_counted_published_or_assumed(tmp_path):
 
 
 def test_validation_problems_are_not_trained_on():
-    found = plan(config(model={"name": "Qwen/Qwen3-4B"}), DEVICE, 1, Known(tokens=100))
+    found = make_plan(config(model={"name": "Qwen/Qwen3-4B"}), DEVICE, 1, tokens=100)
     assert found.problems == 7473 - 50
     assert "7,473 problems, less 50 for validation: gsm8k 7,473 (published)" in found.basis
 
 
 def test_methods_on_one_base_share_its_rollouts():
     def on(name: str, **changes):
-        return plan(config(name=name, model={"name": "my-1B"}, **changes), DEVICE, 1)
+        return make_plan(config(name=name, model={"name": "my-1B"}, **changes), DEVICE, 1)
 
     stated = {"budget": "l1-max", "budget_tokens": 9}  # is not stated to the reference
     alike = [on("a"), on("b", method={"type": "l1_max"}, prompt=stated)]
-    (shared,) = shared_costs(alike)
-    assert (shared.runs, shared.reference) == (2, alike[0].estimate.reference)
+    assert plans_by_base(alike) == [alike]
     other = on("c", reference={"rollouts": 8})
     fresh = [on(name, reference={"rollouts": 4, "mode": "fresh"}) for name in "de"]
-    assert [each.runs for each in shared_costs([*alike, other, *fresh])] == [2, 1, 1, 1]
-
-
-def test_three_significant_digits():
-    assert [digits(n) for n in (0, 0.01234, 1.5, 64.64, 123.4, 1454.0)] == [
-        "0", "0.0123", "1.50", "64.6", "123", "1,450",
-    ]  # fmt: skip
-    assert [amount(n) for n in (629_000, 1.4e6, 1.45e9)] == [
-        "629,000", "1.40 million", "1.45 billion",
-    ]  # fmt: skip
-    assert [duration(h) for h in (2.5, 0.5, 0.001)] == ["2.50 h", "30.0 min", "3.60 s"]
+    assert list(map(len, plans_by_base([*alike, other, *fresh]))) == [2, 1, 1, 1]
 
 
 def test_published_shapes_have_the_published_sizes():
-    sizes = {name: shape_from(shape).parameters / 1e9 for name, shape in PUBLISHED.items()}
+    sizes = {name: shape.parameters / 1e9 for name, shape in PUBLISHED.items()}
     assert sizes["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"] == pytest.approx(1.78, abs=0.01)
     assert sizes["Qwen/Qwen3-4B"] == pytest.approx(4.02, abs=0.01)
 
 
 def test_a_usual_shape_has_the_size_asked_for():
-    shape = typical(7e9)
+    shape = typical_shape(7e9)
     assert 12 * shape.layers * shape.hidden**2 == pytest.approx(7e9, rel=0.05)
 
 

@@ -1,1 +1,11 @@
-"""One module a verb: `add_arguments(parser)` and `run(args) -> int`; heavy imports inside `run`."""
+"""One verb per module: its arguments, and what it prints. The work is done elsewhere."""
+
+import argparse
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """`--set`, for verbs that read a recipe."""
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
+        help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
+    )  # fmt: skip

@@ -4,18 +4,13 @@ import argparse
 import textwrap
 from pathlib import Path
 
+from crt.commands import add_overrides
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A recipe, and changes to it."""
     parser.add_argument("recipe", type=Path, help="a recipe (.toml), or a run's config.json")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="KEY=VALUE",
-        help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
-    )
+    add_overrides(parser)
     parser.add_argument("--json", action="store_true", help="only the configuration, as JSON")
 
 

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crt.commands import add_overrides
+
 if TYPE_CHECKING:
     from crt.run import Run
 
@@ -18,10 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--print", action="store_true", dest="only_print",
         help="with the engine verl: the command that would start it, and nothing else",
     )  # fmt: skip
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
-        help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
-    )  # fmt: skip
+    add_overrides(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part
+from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sentences
 from crt.data.datasets import Loaded
 from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError
@@ -22,7 +22,6 @@ from crt.evaluation.tally import TruncatedIs
 from crt.evaluation.versus import uncertifiable
 from crt.grading.grader import Grader
 from crt.io import read_json, write_json
-from crt.settings import sentences
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 

@@ -16,7 +16,7 @@ from crt.evaluation.records import Record, packed, read_records
 from crt.evaluation.tally import Count, Tally, count_of, counts, tallies
 from crt.io import (
     LOCK,
-    held,
+    lock_folder,
     read_json,
     read_rows,
     sha256,
@@ -75,7 +75,7 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
 def opened(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, held against other processes."""
     _make(folder)
-    with held(folder, f"{folder} is in use by another process that evaluates."):
+    with lock_folder(folder, f"{folder} is in use by another process that evaluates."):
         for place in (folder, folder / PARTS):
             sweep(place)
         _claim(folder, manifest)

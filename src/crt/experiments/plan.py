@@ -11,7 +11,7 @@ from crt.algorithm.registry import name_of
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
 from crt.experiments.fairness import first_change
-from crt.io import held, read_json, write_json
+from crt.io import lock_folder, read_json, write_json
 from crt.recipes import load_recipe
 
 COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
@@ -83,7 +83,7 @@ class Comparison:
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may carry a comparison out."""
-        return held(self.path, f"{self.path} is being carried out by another process.")
+        return lock_folder(self.path, f"{self.path} is being carried out by another process.")
 
 
 def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:

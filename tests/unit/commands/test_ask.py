@@ -1,12 +1,15 @@
 """crt ask: an answer as it is generated, or a polite sentence."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from crt.commands import ask
 from crt.errors import ConfigError, DataError
 from crt.pocket.language import EXAMPLE
+from crt.recipes import load_recipe
+from crt.run import Run
 
 
 def asked(*words: str) -> argparse.Namespace:
@@ -60,3 +63,12 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ConfigError):
         ask.run(asked(EXAMPLE, "--temperature", "-1"))
+
+
+def test_a_run_answers_with_its_recommended_checkpoint(tmp_path):
+    config = load_recipe(Path("pocket"))
+    run = Run.create(tmp_path / "run", config)
+    with pytest.raises(ConfigError, match="is not finished"):
+        ask.run(asked(EXAMPLE, "--model", str(run.path)))
+    run.set_progress(recommended=42)
+    assert ask.model_folder(str(run.path)) == run.checkpoint(42)

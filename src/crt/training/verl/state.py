@@ -12,9 +12,8 @@ from crt.algorithm.objectives import (
     with_state,
 )
 from crt.algorithm.registry import METHODS
-from crt.config import settings_of
+from crt.config import read_dataclass, settings_of
 from crt.errors import ConfigError, did_you_mean
-from crt.settings import read_dataclass
 
 STATE_FILE = "crt.json"
 OBJECTIVES: dict[str, Any] = {
