@@ -1,16 +1,16 @@
-"""The comparison's tables: every method over its seeds, the ablation, and what it cost."""
+"""The comparison's tables: methods over seeds, the ablation, the cost, and varied settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
 from crt.algorithm.statistics import Interval
 from crt.evaluation.columns import Column
 from crt.evaluation.tables import Cell, Mark, Table
-from crt.experiments.collect import Result, Results
-from crt.experiments.figures import Figure, mean_of
+from crt.experiments.collect import Result, Results, mean_over_seeds
+from crt.experiments.plan import setting
 
 ABLATION = ("crt", "crt_1s", "primal_dual")
 TITLES = {
@@ -23,168 +23,222 @@ LEGEND = (
     "difference; ≈: the difference to the base is not. Worst seed: the lowest Acc − base of any "
     "seed, in points."
 )
-COLUMNS: tuple[tuple[str, str, int, Literal["higher", "lower"] | None], ...] = (
-    ("acc", "Acc", 2, "higher"),
-    ("len", "Len", 1, "lower"),
-    ("aes1", "AES1", 3, "higher"),
-    ("aes2", "AES2", 3, "higher"),
-    ("r_zip", "R_zip", 3, "higher"),
-    ("ad", "AD%", 1, "lower"),
-    ("ap", "AP%", 1, "higher"),
-    ("ai", "AI%", 1, "higher"),
-    ("worst", "worst seed", 2, None),
-    ("seeds", "seeds", 0, None),
+METHOD_COLUMNS = (
+    Column("", "Acc", "acc", (), 2, "higher"),
+    Column("", "Len", "len", (), 1, "lower"),
+    Column("", "AES1", "aes1", (), 3, "higher"),
+    Column("", "AES2", "aes2", (), 3, "higher"),
+    Column("", "R_zip", "r_zip", (), 3, "higher"),
+    Column("", "AD%", "ad", (), 1, "lower"),
+    Column("", "AP%", "ap", (), 1, "higher"),
+    Column("", "AI%", "ai", (), 1, "higher"),
+    Column("", "worst seed", "worst", (), 2),
+    Column("", "seeds", "seeds", (), 0),
 )
-COST = {
-    "tokens": "tokens",
-    "steps": "steps",
-    "minutes": "minutes",
-    "cpu": "CPU minutes",
-    "feasible": "feasible",
-    "ended": "ended by alarm",
-}
+SETTING_COLUMNS = (
+    Column("", "Acc", "acc", (), 2),
+    Column("", "Len", "len", (), 1),
+    Column("", "AES2", "aes2", (), 3),
+    Column("", "AD%", "ad", (), 1),
+    Column("", "worst seed", "worst", (), 2),
+    Column("", "feasible", "feasible", (), 0),
+)
+COST_COLUMNS = (
+    Column("", "tokens", "tokens", (), 0),
+    Column("", "steps", "steps", (), 0),
+    Column("", "minutes", "minutes", (), 0),
+    Column("", "CPU minutes", "cpu", (), 0),
+    Column("", "feasible", "feasible", (), 0),
+    Column("", "ended by alarm", "ended", (), 0),
+)
+COST_NOTE = (
+    "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
+    "training steps, CPU minutes of all processes of a run that came to an end."
+)
 
 
-def tables(results: Results) -> list[Table]:
-    """All tables that there is something for."""
-    measured = [m for m in results.comparison.methods if results.of(m, "last")]
+def build_tables(results: Results) -> list[Table]:
+    """The tables of this kind of comparison for which there is something."""
+    if results.comparison.kind == "sensitivity":
+        return [_setting_table(results, key) for key in settings(results) if points(results, key)]
+    jobs = results.comparison.methods
+    measured = [method for method in jobs if results.of(method, "last")]
     if not measured:
         return []
-    built = [_methods(results, measured, kind) for kind in TITLES]
-    jobs = results.comparison.methods
-    ablated = [m for m in measured if jobs[m][0].type in ABLATION]
-    if 2 <= len(ablated) < len(measured):
-        table = _methods(results, ablated, "recommended")
-        built.insert(1, replace(table, key="ablation", title="CRT, CRT (1s), primal-dual"))
-    built.append(_cost(results, measured))
+    tables = [_method_table(results, measured, kind) for kind in TITLES]
+    ablation = [method for method in measured if jobs[method][0].type in ABLATION]
+    if 2 <= len(ablation) < len(measured):
+        table = _method_table(results, ablation, "recommended")
+        tables.insert(1, replace(table, key="ablation", title="CRT, CRT (1s), primal-dual"))
+    tables.append(_cost_table(results, measured))
     if results.missing:
-        told = f"Not measured: {'; '.join(results.missing)}."
-        built[0] = replace(built[0], notes=(*built[0].notes, told))
-    return [each for each in built if each.rows]
+        note = f"Not measured: {'; '.join(results.missing)}."
+        tables[0] = replace(tables[0], notes=(*tables[0].notes, note))
+    return [table for table in tables if table.rows]
 
 
-def _methods(results: Results, methods: Sequence[str], kind: str) -> Table:
+# Methods
+
+
+def _method_table(results: Results, methods: Sequence[str], kind: str) -> Table:
     rows = {m: results.of(m, kind) for m in methods if results.of(m, kind)}
-    columns = tuple(Column("", title, key, (), n, best) for key, title, n, best in COLUMNS)
-    cells = {m: [_cell(found, column.key) for column in columns] for m, found in rows.items()}
-    for place, column in enumerate(columns):
+    cells = {m: [_marked_cell(row, c.key) for c in METHOD_COLUMNS] for m, row in rows.items()}
+    for place, column in enumerate(METHOD_COLUMNS):
         _mark_best(rows, cells, place, column)
-    base = ("base", tuple(_base_cell(results, column.key) for column in columns))
-    told = (base, *((method, tuple(row)) for method, row in cells.items()))
-    return Table(f"methods_{kind}", TITLES[kind], columns, told, _notes(results, rows))
+    base = tuple(_base_cell(results, column.key) for column in METHOD_COLUMNS)
+    first = results.results[0]
+    notes = [
+        f"{first.problems} problems, {first.rollouts} rollouts a model and seed.",
+        *(
+            f"{result.job.name} was stopped at step {result.outcome.steps} and stands with what "
+            f"it had: {result.outcome.stopped}"
+            for row in rows.values()
+            for result in row
+            if result.outcome.status == "stopped"
+        ),
+    ]
+    body = (("base", base), *((method, tuple(row)) for method, row in cells.items()))
+    return Table(f"methods_{kind}", TITLES[kind], METHOD_COLUMNS, body, tuple(notes))
 
 
-def _cell(found: Sequence[Result], key: str) -> Cell:
+def _cell(row: Sequence[Result], key: str) -> Cell:
+    """A method's cell, over its seeds."""
     if key == "seeds":
-        return Cell(text=str(len(found)))
+        return Cell(text=str(len(row)))
+    if key == "feasible":
+        return Cell(text=f"{sum(result.outcome.feasible for result in row)} of {len(row)}")
     if key == "worst":
-        worst = min(each.figures["acc"].value - each.base["acc"].value for each in found)
+        worst = min(result.metrics["acc"].value - result.base["acc"].value for result in row)
         return Cell(text=f"{worst:+.2f}")
-    interval = mean_of([each.figures[key] for each in found], found[0].problems)
-    return Cell(interval, marks=frozenset(["base_unsure"]) if _unsure(found, key) else frozenset())
+    return Cell(mean_over_seeds([result.metrics[key] for result in row], row[0].problems))
+
+
+def _marked_cell(row: Sequence[Result], key: str) -> Cell:
+    """The same with a mark if its difference to the base, or its score, may be 0."""
+    cell = _cell(row, key)
+    if key in ("aes1", "aes2"):
+        gains = [result.metrics[key] for result in row]
+    elif key in row[0].base:
+        gains = [result.metrics[key] - result.base[key] for result in row]
+    else:
+        return cell
+    unsure = _holds_zero(mean_over_seeds(gains, row[0].problems))
+    return replace(cell, marks=frozenset(["base_unsure"])) if unsure else cell
 
 
 def _base_cell(results: Results, key: str) -> Cell:
     if key == "seeds":
         return Cell(text=str(len(results.bases)))
+    problems = results.results[0].problems
     if key in ("aes1", "aes2"):
-        return Cell(Interval(0.0, 0.0, 0.0, results.results[0].problems))
-    known = [base[key] for base in results.bases.values() if key in base]
-    return Cell(mean_of(known, results.results[0].problems))
-
-
-def _unsure(found: Sequence[Result], key: str) -> bool:
-    """Whether the interval of the difference to the base, or of a score, holds 0."""
-    if key in ("aes1", "aes2"):
-        gained = [each.figures[key] for each in found]
-    elif key in found[0].base:
-        gained = [each.figures[key] - each.base[key] for each in found]
-    else:
-        return False
-    interval = mean_of(gained, found[0].problems)
-    return interval is not None and not (interval.low > 0 or interval.high < 0)
+        return Cell(Interval(0.0, 0.0, 0.0, problems))
+    metrics = [base[key] for base in results.bases.values() if key in base]
+    return Cell(mean_over_seeds(metrics, problems))
 
 
 def _mark_best(
     rows: Mapping[str, Sequence[Result]],
-    cells: dict[str, list[Cell]],
+    cells: Mapping[str, list[Cell]],
     place: int,
     column: Column,
 ) -> None:
     """Marks the best method of a column, and whether it is surely ahead of the next."""
-    values = {m: c.interval.value for m, row in cells.items() if (c := row[place]).interval}
-    values = {method: value for method, value in values.items() if np.isfinite(value)}
+    intervals = {method: row[place].interval for method, row in cells.items()}
+    values = {m: i.value for m, i in intervals.items() if i and np.isfinite(i.value)}
     if column.better is None or len(set(values.values())) < 2:
         return
     order = sorted(values, key=lambda m: values[m], reverse=column.better == "higher")
-    top = [method for method in order if values[method] == values[order[0]]]
+    best = [method for method in order if values[method] == values[order[0]]]
     marks: set[Mark] = {"best"}
-    lead = _lead(rows[top[0]], rows[order[len(top)]], column.key)
-    if lead is not None and not (lead.low > 0 or lead.high < 0):
+    if _holds_zero(_lead(rows[best[0]], rows[order[len(best)]], column.key)):
         marks.add("lead_unsure")
-    for method in top:
+    for method in best:
         cell = cells[method][place]
         cells[method][place] = replace(cell, marks=cell.marks | marks)
 
 
 def _lead(best: Sequence[Result], second: Sequence[Result], key: str) -> Interval | None:
     """The difference over the seeds that both have."""
-    theirs = {each.job.seed: each for each in second}
-    both = [(each, theirs[each.job.seed]) for each in best if each.job.seed in theirs]
-    if key not in best[0].figures or not both:
-        return None
-    differences: list[Figure] = [ours.figures[key] - other.figures[key] for ours, other in both]
-    return mean_of(differences, best[0].problems)
-
-
-def _notes(results: Results, rows: Mapping[str, Sequence[Result]]) -> tuple[str, ...]:
-    first = results.results[0]
-    notes = [f"{first.problems} problems, {first.rollouts} rollouts a model and seed."]
-    for found in rows.values():
-        notes += [
-            f"{each.job.name} was stopped at step {each.outcome.steps} and stands with what it "
-            f"had: {each.outcome.stopped}"
-            for each in found
-            if each.outcome.how == "stopped"
-        ]
-    return tuple(notes)
-
-
-def _cost(results: Results, methods: Sequence[str]) -> Table:
-    columns = tuple(Column("", title, key, (), 0) for key, title in COST.items())
-    rows = [(method, _cost_row(results.of(method, "last"))) for method in methods]
-    told = (
-        "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
-        "training steps, CPU minutes of all processes of a run that came to an end."
-    )
-    last = [each for method in methods for each in results.of(method, "last")]
-    return Table("cost", "What it took", columns, tuple(rows), (told, *_unspent(last)))
-
-
-def _unspent(found: Sequence[Result]) -> list[str]:
-    """Runs that finished with tokens left were ended by their steps: not the same work."""
-    short = [
-        each.job.name
-        for each in found
-        if each.outcome.how == "finished"
-        and each.outcome.tokens < (each.job.config.schedule.tokens or 0)
+    by_seed = {result.job.seed: result for result in second}
+    differences = [
+        result.metrics[key] - by_seed[result.job.seed].metrics[key]
+        for result in best
+        if result.job.seed in by_seed
     ]
-    if not short:
-        return []
-    return [f"Ended by schedule.steps before their tokens were used: {', '.join(short)}."]
+    return mean_over_seeds(differences, best[0].problems)
 
 
-def _cost_row(found: Sequence[Result]) -> tuple[Cell, ...]:
-    def mean(values: Sequence[float], decimals: int = 0) -> Cell:
-        return Cell(text=f"{np.mean(values):,.{decimals}f}")
+def _holds_zero(interval: Interval | None) -> bool:
+    return interval is not None and not (interval.low > 0 or interval.high < 0)
 
-    feasible = sum(each.outcome.feasible for each in found)
-    stopped = sum(each.outcome.how == "stopped" for each in found)
+
+# What the runs cost
+
+
+def _cost_table(results: Results, methods: Sequence[str]) -> Table:
+    rows = {method: results.of(method, "last") for method in methods}
+    notes = [COST_NOTE]
+    # Runs that finished with tokens left were ended by their steps: not the same work.
+    unspent = [
+        result.job.name
+        for row in rows.values()
+        for result in row
+        if result.outcome.status == "finished"
+        and result.outcome.tokens < (result.job.config.schedule.tokens or 0)
+    ]
+    if unspent:
+        notes.append(
+            f"Ended by schedule.steps before their tokens were used: {', '.join(unspent)}."
+        )
+    body = tuple((method, _cost_cells(row)) for method, row in rows.items())
+    return Table("cost", "What it took", COST_COLUMNS, body, tuple(notes))
+
+
+def _cost_cells(row: Sequence[Result]) -> tuple[Cell, ...]:
+    outcomes = [result.outcome for result in row]
+    stopped = sum(outcome.status == "stopped" for outcome in outcomes)
     return (
-        mean([each.outcome.tokens for each in found]),
-        mean([each.outcome.steps for each in found]),
-        mean([each.outcome.seconds / 60 for each in found], 1),
-        mean([each.cpu / 60 for each in found], 1),
-        Cell(text=f"{feasible} of {len(found)}"),
-        Cell(text=f"{stopped} of {len(found)}"),
+        Cell(text=f"{np.mean([outcome.tokens for outcome in outcomes]):,.0f}"),
+        Cell(text=f"{np.mean([outcome.steps for outcome in outcomes]):,.0f}"),
+        Cell(text=f"{np.mean([outcome.seconds / 60 for outcome in outcomes]):,.1f}"),
+        Cell(text=f"{np.mean([result.cpu_seconds / 60 for result in row]):,.1f}"),
+        _cell(row, "feasible"),
+        Cell(text=f"{stopped} of {len(row)}"),
     )
+
+
+# Settings that are varied one at a time
+
+
+def settings(results: Results) -> list[str]:
+    """Those that are varied, in the grid's order."""
+    return list(dict.fromkeys(key for job in results.comparison.jobs for key in job.values))
+
+
+def points(results: Results, key: str) -> list[tuple[Any, list[Result]]]:
+    """Value → its results over seeds, the recipe's own among them; numbers come first."""
+    found: list[tuple[Any, list[Result]]] = []
+    for method, (job, *_) in results.comparison.methods.items():
+        measured = results.of(method, "recommended")
+        if measured and (not job.values or key in job.values):
+            value = job.values[key] if job.values else setting(job.config, key)
+            found.append((value, measured))
+
+    def rank(point: tuple[Any, list[Result]]) -> tuple[bool, float]:
+        is_number = isinstance(point[0], int | float) and not isinstance(point[0], bool)
+        return not is_number, point[0] if is_number else 0.0
+
+    return sorted(found, key=rank)
+
+
+def _setting_table(results: Results, key: str) -> Table:
+    rows = tuple(
+        (
+            str(value) if measured[0].job.values else f"{value} (the recipe's)",
+            tuple(_cell(measured, column.key) for column in SETTING_COLUMNS),
+        )
+        for value, measured in points(results, key)
+    )
+    first = results.results[0]
+    note = f"{first.problems} problems, {first.rollouts} rollouts a run; recommended checkpoints."
+    return Table(f"sensitivity_{key}", key, SETTING_COLUMNS, rows, (note,))
