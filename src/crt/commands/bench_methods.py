@@ -83,14 +83,9 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
     if kind == "methods" and (args.grid or args.grids):
         raise ConfigError("--grid belongs to `tune` and `sensitivity`: put it before the recipe.")
     recipes = plan.name_recipes(words, args.overrides, args.tuned)
-    seeds = list(dict.fromkeys(args.seeds or [1, 2, 3]))
     grids = plan.load_grids(args.grid, args.grids, recipes)
-    if kind == "tune":
-        jobs = plan.tune_jobs(recipes, grids, args.seed)
-    elif kind == "sensitivity":
-        jobs = plan.sensitivity_jobs(recipes, grids, seeds)
-    else:
-        jobs = plan.method_jobs(recipes, seeds)
+    seeds = [args.seed] if kind == "tune" else list(dict.fromkeys(args.seeds or [1, 2, 3]))
+    jobs = plan.make_jobs(kind, recipes, grids, seeds)
     return plan.plan_comparisons(args.out or Path("runs") / "comparison", kind, jobs)
 
 

@@ -15,6 +15,7 @@ from crt.algorithm.statistics import Interval, two_level
 from crt.evaluation.figures import MEASURES, accuracy, lengths
 from crt.evaluation.store import FIGURES, Evaluation, load
 from crt.evaluation.strata import Ratio, resampled, same
+from crt.evaluation.tally import Tally
 from crt.evaluation.versus import Pair, paired
 from crt.experiments.plan import TIMES, Comparison, Job
 from crt.experiments.progress import Outcome, base_is_evaluated, read_outcome
@@ -102,11 +103,12 @@ class Results:
 
 def collect(comparison: Comparison) -> Results:
     """Reads what is there."""
-    bases = {
-        seed: load(comparison.base(seed))
-        for seed in comparison.seeds
-        if base_is_evaluated(comparison, seed)
-    }
+    bases: dict[int, Evaluation] = {}
+    base_metrics: dict[int, dict[str, Metric]] = {}
+    for seed in comparison.seeds:
+        if base_is_evaluated(comparison, seed):
+            bases[seed] = load(comparison.base(seed))
+            base_metrics[seed] = measure_plain(list(bases[seed].tallies.values()))
     cpu_seconds: dict[str, float] = {}
     for row in read_rows(comparison.path / TIMES):
         cpu_seconds[row["name"]] = cpu_seconds.get(row["name"], 0.0) + row["cpu"]
@@ -114,38 +116,30 @@ def collect(comparison: Comparison) -> Results:
     missing: list[str] = []
     for job in comparison.jobs:
         outcome, base = read_outcome(comparison.run(job)), bases.get(job.seed)
-        measured = _results(comparison, job, outcome, base, cpu_seconds.get(job.name, 0.0))
-        results += measured
-        if not measured:
+        evaluations = {
+            kind: load(folder)
+            for kind, step in outcome.checkpoints.items()
+            if base and outcome.over
+            if ((folder := comparison.evaluation(job, step)) / FIGURES).is_file()
+        }
+        if base is None or not evaluations:
             missing.append(f"{job.name}: {_why_missing(outcome, base is not None)}")
-    base_metrics = {seed: measure_base(base) for seed, base in bases.items()}
-    return Results(comparison, tuple(results), base_metrics, tuple(missing))
-
-
-def _results(
-    comparison: Comparison, job: Job, outcome: Outcome, base: Evaluation | None, cpu: float
-) -> list[Result]:
-    """The checkpoints of a run that is over, as far as they are evaluated."""
-    results: list[Result] = []
-    for kind, step in outcome.checkpoints.items():
-        folder = comparison.evaluation(job, step)
-        if base is None or not outcome.over or not (folder / FIGURES).is_file():
             continue
-        evaluation = load(folder)
-        tallies = evaluation.tallies.values()
-        result = Result(
-            job,
-            kind,
-            step,
-            outcome,
-            measure(evaluation, base),
-            measure_base(base),
-            problems=sum(len(tally.ids) for tally in tallies),
-            rollouts=int(sum(tally.rollouts.sum() for tally in tallies)),
-            cpu_seconds=cpu,
-        )
-        results.append(result)
-    return results
+        for kind, evaluation in evaluations.items():
+            tallies = evaluation.tallies.values()
+            result = Result(
+                job,
+                kind,
+                outcome.checkpoints[kind],
+                outcome,
+                measure(evaluation, base),
+                base_metrics[job.seed],
+                problems=sum(len(tally.ids) for tally in tallies),
+                rollouts=int(sum(tally.rollouts.sum() for tally in tallies)),
+                cpu_seconds=cpu_seconds.get(job.name, 0.0),
+            )
+            results.append(result)
+    return Results(comparison, tuple(results), base_metrics, tuple(missing))
 
 
 def _why_missing(outcome: Outcome, has_base: bool) -> str:
@@ -161,17 +155,15 @@ def _why_missing(outcome: Outcome, has_base: bool) -> str:
 def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
     """Every metric of one seed against its base, averaged over the data sets (macro)."""
     pairs = [paired(tally, base.tallies[name]) for name, tally in evaluation.tallies.items()]
-    ours = [tally for tally, _ in pairs]
     return {
-        **{key: _resample(same, [[MEASURES[key](tally)] for tally in ours]) for key in PLAIN},
+        **measure_plain([tally for tally, _ in pairs]),
         **{key: _score(weights, pairs) for key, weights in SCORES.items()},
         **{key: _transition(kind, pairs) for key, kind in TRANSITIONS.items()},
     }
 
 
-def measure_base(base: Evaluation) -> dict[str, Metric]:
-    """What can be measured of the base alone."""
-    tallies = base.tallies.values()
+def measure_plain(tallies: Sequence[Tally]) -> dict[str, Metric]:
+    """What needs no base."""
     return {key: _resample(same, [[MEASURES[key](tally)] for tally in tallies]) for key in PLAIN}
 
 

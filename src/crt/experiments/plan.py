@@ -211,61 +211,37 @@ def toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def setting(config: RunConfig, keys: str) -> Any:
-    """A setting's value by its dotted name; of several that go together the first one's."""
-    value: Any = config.model_dump(mode="json")
-    for key in split_keys(keys)[0].split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 # From recipes to runs
 
 
-def method_jobs(recipes: Mapping[str, Recipe], seeds: Sequence[int]) -> list[Job]:
-    """Recipes × seeds; those of one model must do the same work."""
-    jobs = [recipe.job(seed) for recipe in recipes.values() for seed in seeds]
-    for group in by_model(jobs).values():
-        check_same_work(group)
-    return jobs
-
-
-def tune_jobs(recipes: Mapping[str, Recipe], grids: Mapping[str, Grid], seed: int) -> list[Job]:
-    """Every combination of each recipe's grid, at one seed; without a grid the recipe as it is."""
-    jobs: list[Job] = []
-    for name, recipe in recipes.items():
-        grid = grids.get(name, {})
-        for values in product(*grid.values()):
-            jobs.append(recipe.job(seed, dict(zip(grid, values, strict=True))))
-    check_same_work(jobs, [keys for grid in grids.values() for keys in grid])
-    return jobs
-
-
-def sensitivity_jobs(
-    recipes: Mapping[str, Recipe], grids: Mapping[str, Grid], seeds: Sequence[int]
+def make_jobs(
+    kind: Kind, recipes: Mapping[str, Recipe], grids: Mapping[str, Grid], seeds: Sequence[int]
 ) -> list[Job]:
-    """The recipe as it is, and every value of every setting alone."""
-    if len(recipes) != 1 or not any(grids.values()):
+    """Recipes × seeds × variants, all on the same work; methods are compared within a model."""
+    if kind == "sensitivity" and (len(recipes) != 1 or not any(grids.values())):
         raise ConfigError(
             "sensitivity takes one recipe and --grid section.key=value,… or --grids FILE."
         )
-    ((name, recipe),) = recipes.items()
     jobs: list[Job] = []
-    for seed in seeds:
-        own = recipe.job(seed)
-        variants = [
-            recipe.job(seed, {key: value})
-            for key, values in grids[name].items()
-            for value in values
-        ]
-        jobs.append(own)
-        jobs += [  # the recipe's own value is run once
-            job
-            for job in variants
-            if job.config.model_copy(update={"name": own.config.name}) != own.config
-        ]
-    check_same_work(jobs, grids[name])
+    for recipe in recipes.values():
+        for seed in seeds:
+            own, *others = [
+                recipe.job(seed, values) for values in variants(kind, grids.get(recipe.name, {}))
+            ]
+            if kind == "sensitivity":  # the recipe's own value of a setting is run once
+                others = [job for job in others if not same_settings(own.config, job.config)]
+            jobs += [own, *others]
+    varied = [keys for grid in grids.values() for keys in grid]
+    for group in by_model(jobs).values() if kind == "methods" else [jobs]:
+        check_same_work(group, varied)
     return jobs
+
+
+def variants(kind: Kind, grid: Grid) -> list[Values]:
+    """What runs of a recipe try: every combination, or the recipe and then each value alone."""
+    if kind == "tune":
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return [{}, *({key: value} for key, values in grid.items() for value in values)]
 
 
 def by_model(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -304,19 +280,28 @@ def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
 
 def differences(one: RunConfig, other: RunConfig) -> Iterator[tuple[str, Any, Any]]:
     """Settings that are not the same, with both values."""
-    ours, theirs = (_flatten(config.model_dump(mode="json")) for config in (one, other))
+    ours, theirs = flatten(one), flatten(other)
     for key in dict.fromkeys([*ours, *theirs]):
         if ours.get(key) != theirs.get(key):
             yield key, ours.get(key), theirs.get(key)
 
 
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted name → value."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        path = f"{prefix}{key}"
-        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
-    return flat
+def same_settings(one: RunConfig, other: RunConfig) -> bool:
+    """Whether they differ in nothing but their name."""
+    return all(key == "name" for key, _, _ in differences(one, other))
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Dotted name → value, of every setting."""
+
+    def pairs(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in settings.items():
+            if isinstance(value, dict):
+                yield from pairs(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    return dict(pairs(config.model_dump(mode="json"), ""))
 
 
 def _shorten(value: Any) -> str:

@@ -1,8 +1,9 @@
 """How far runs and comparisons are, how runs ended, and how long the rest will take."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from crt.algorithm.two_stage import candidates_of, shortest_feasible
@@ -109,31 +110,23 @@ def estimate(comparison: Comparison) -> Estimate:
         evaluations += sum(not base_is_evaluated(comparison, seed) for seed in comparison.seeds)
         evaluations += sum(not (o.over and is_evaluated(comparison, j, o)) for j, o in outcomes)
     times = read_rows(comparison.path / TIMES)
-    per_run = _seconds_per_run([outcome for _, outcome in outcomes], times)
-    per_evaluation = _mean(t["seconds"] for t in times if _ended_well(t, "evaluate"))
+    trained = [t["seconds"] for t in times if _ended_well(t, "train") and t["share_before"] == 0]
+    evaluated = [t["seconds"] for t in times if _ended_well(t, "evaluate")]
+    done = sum(outcome.share for _, outcome in outcomes)
+    per_run = None
+    if trained:  # whole processes, start-up and validation included
+        per_run = fmean(trained)
+    elif done:
+        per_run = sum(outcome.seconds for _, outcome in outcomes) / done
     seconds = None
     if per_run is not None or not unfinished:
         left = sum(1 - outcome.share for _, outcome in unfinished)
-        seconds = left * (per_run or 0.0) + evaluations * (per_evaluation or 0.0)
+        seconds = left * (per_run or 0.0) + evaluations * (fmean(evaluated) if evaluated else 0.0)
     return Estimate(len(outcomes), len(outcomes) - len(unfinished), tokens, evaluations, seconds)
-
-
-def _seconds_per_run(outcomes: Sequence[Outcome], times: Sequence[dict[str, Any]]) -> float | None:
-    """Of finished processes where there are some, for they include start-up and validation."""
-    whole = [t["seconds"] for t in times if _ended_well(t, "train") and t["share_before"] == 0]
-    if whole:
-        return _mean(whole)
-    done = sum(outcome.share for outcome in outcomes)
-    return sum(outcome.seconds for outcome in outcomes) / done if done > 0 else None
 
 
 def _ended_well(time: dict[str, Any], kind: str) -> bool:
     return time["kind"] == kind and time["code"] == 0
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    numbers = list(values)
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 def progress_line(comparison: Comparison, at_once: int, running: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -142,55 +141,32 @@ def export(comparison: Comparison, folder: Path) -> list[Path]:
 # Tuning: settings by one rule for every method, on validation problems, at a seed of its own
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One combination and its metrics on the validation problems; None where it has none."""
-
-    job: Job
-    status: str
-    step: int | None = None
-    acc: float | None = None
-    len: float | None = None
-    aes2: float | None = None
-    feasible: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """What the rule compares."""
-        return self.status == "finished", -np.inf if self.aes2 is None else self.aes2
-
-    def row(self) -> dict[str, Any]:
-        """For tuned.json."""
-        return {
-            "values": dict(self.job.values),
-            "outcome": self.status,
-            "step": self.step,
-            "acc": self.acc,
-            "len": self.len,
-            "aes2": self.aes2,
-            "feasible": self.feasible,
-        }
-
-
-def read_trial(comparison: Comparison, job: Job) -> Trial:
-    """From the record of the run's recommended checkpoint."""
+def read_trial(comparison: Comparison, job: Job) -> dict[str, Any]:
+    """A row of tuned.json: one combination, and its metrics on the validation problems."""
     path = comparison.run(job)
     outcome = read_outcome(path)
     step = outcome.checkpoints.get("recommended")
+    trial = {"values": dict(job.values), "outcome": outcome.status, "step": step}
     if step is None:
-        return Trial(job, outcome.status)
+        return {**trial, "acc": None, "len": None, "aes2": None, "feasible": False}
     record = Run.open(path).checkpoints[step]
     acc, length = record["accuracy"], record["tokens"]
     base_acc, base_length = record["reference_accuracy"], record["reference_tokens"]
     score = float(aes(acc, length, base_acc, base_length, AES2)) if base_acc > 0 else None
-    return Trial(job, outcome.status, step, 100 * acc, length, score, outcome.feasible)
+    return {
+        **trial, "acc": 100 * acc, "len": length, "aes2": score, "feasible": outcome.feasible,
+    }  # fmt: skip
 
 
-def best_trial(trials: Sequence[Trial]) -> Trial | None:
+def best_trial(trials: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The best by the rule; None while some run is not over."""
-    if any(trial.status not in ("finished", "stopped") for trial in trials):
+
+    def rank(trial: dict[str, Any]) -> tuple[bool, float]:
+        return trial["outcome"] == "finished", -np.inf if trial["aes2"] is None else trial["aes2"]
+
+    if any(trial["outcome"] not in ("finished", "stopped") for trial in trials):
         return None
-    return max(trials, key=lambda trial: trial.rank)  # max keeps the first of equals
+    return max(trials, key=rank)  # max keeps the first of equals
 
 
 def write_tuned(comparison: Comparison) -> list[str]:
@@ -203,13 +179,9 @@ def write_tuned(comparison: Comparison) -> list[str]:
         if best is None:
             lines.append(f"# {name}: not all runs are over; the same command goes on")
             continue
-        recipes[name] = {
-            "chosen": dict(best.job.values),
-            "seed": best.job.seed,
-            "tried": [trial.row() for trial in trials],
-        }
-        score = "nothing measured" if best.aes2 is None else f"AES2 {best.aes2:+.3f}"
+        recipes[name] = {"chosen": best["values"], "seed": jobs[0].seed, "tried": trials}
+        score = "nothing measured" if best["aes2"] is None else f"AES2 {best['aes2']:+.3f}"
         lines.append(f"# {name}: {score} on validation, best of {len(trials)}")
-        lines += [f"{key} = {toml(value)}" for key, value in best.job.values.items()]
+        lines += [f"{key} = {toml(value)}" for key, value in best["values"].items()]
     write_json(comparison.path / TUNED, {"format": 1, "rule": TUNING_RULE, "recipes": recipes})
     return lines

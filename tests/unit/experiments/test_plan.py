@@ -9,10 +9,12 @@ from crt.cli import main
 from crt.errors import ConfigError
 from crt.experiments.plan import (
     Job,
+    Recipe,
     check_same_work,
     file_name,
     find_comparisons,
-    method_jobs,
+    flatten,
+    make_jobs,
     model_folders,
     name_recipes,
     open_comparison,
@@ -20,14 +22,15 @@ from crt.experiments.plan import (
     parse_grid,
     plan_comparison,
     read_grids,
-    sensitivity_jobs,
-    setting,
-    tune_jobs,
     write_plan,
 )
 from crt.recipes import load_recipe
 
 ROOT = Path(__file__).parents[3]
+
+
+def named(recipes: dict[str, Path], *names: str) -> dict[str, Recipe]:
+    return name_recipes([str(recipes[name]) for name in names], [], [])
 
 
 def job(name: str, recipe: Path, *changes: str) -> Job:
@@ -59,9 +62,9 @@ def test_values_as_set_takes_them():
 
 def test_tuning_tries_every_combination(recipes):
     grid = {"reference.rollouts": [2, 4], "optim.clip": [0.1, 0.2]}
-    jobs = tune_jobs(name_recipes([str(recipes["two"])], [], []), {"two": grid}, seed=0)
+    jobs = make_jobs("tune", named(recipes, "two"), {"two": grid}, [0])
     assert [list(job.values.values()) for job in jobs] == [[2, 0.1], [2, 0.2], [4, 0.1], [4, 0.2]]
-    (whole,) = tune_jobs(name_recipes([str(recipes["two"])], [], []), {"two": {}}, seed=0)
+    (whole,) = make_jobs("tune", named(recipes, "two"), {"two": {}}, [0])
     assert whole.method == "two" and not whole.values
 
 
@@ -75,7 +78,9 @@ def test_a_file_of_grids(tmp_path):
 
 
 def test_recipes_times_seeds(recipes):
-    jobs = method_jobs(name_recipes([str(p) for p in recipes.values()], [], []), [1, 2])
+    jobs = make_jobs(
+        "methods", name_recipes([str(p) for p in recipes.values()], [], []), {}, [1, 2]
+    )
     assert [job.name for job in jobs] == [
         "two-seed1", "two-seed2", "grpo-seed1", "grpo-seed2", "short-seed1", "short-seed2",
     ]  # fmt: skip
@@ -121,33 +126,33 @@ def test_without_a_budget_steps_and_batches_must_agree(recipes):
 
 
 def test_a_grid_goes_over_what_it_varies(recipes):
-    found = name_recipes([str(recipes["two"])], [], [])
-    jobs = tune_jobs(found, {"two": {"reference.rollouts": [2, 4]}}, seed=0)
+    found = named(recipes, "two")
+    jobs = make_jobs("tune", found, {"two": {"reference.rollouts": [2, 4]}}, [0])
     assert [job.method for job in jobs] == ["two reference.rollouts=2", "two reference.rollouts=4"]
     assert {job.recipe for job in jobs} == {"two"} and {job.seed for job in jobs} == {0}
     assert [job.config.reference.rollouts for job in jobs] == [2, 4]
 
 
 def test_the_recipes_own_value_is_run_once(recipes):
-    found = name_recipes([str(recipes["two"])], [], [])
+    found = named(recipes, "two")
     grid = {"reference.rollouts": [2, 4], "method.shorten.tolerance": [0.0, 0.1]}
-    jobs = sensitivity_jobs(found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
+    jobs = make_jobs("sensitivity", found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
     assert [dict(job.values) for job in jobs] == [
         {},
         {"reference.rollouts": 2},
         {"method.shorten.tolerance": 0.1},
     ]
-    assert setting(jobs[0].config, "method.shorten.slack") == "auto"
+    assert flatten(jobs[0].config)["method.shorten.slack"] == "auto"
 
 
 def test_settings_may_be_turned_together(recipes):
     key = "method.shorten.length_on+method.refine.length_on"
-    found = name_recipes([str(recipes["two"])], [], [])
-    own, both = sensitivity_jobs(found, {"two": {key: ["all", "correct_only"]}}, [1])
+    found = named(recipes, "two")
+    own, both = make_jobs("sensitivity", found, {"two": {key: ["all", "correct_only"]}}, [1])
     assert overrides(both.values) == [f'{each}="correct_only"' for each in key.split("+")]
     method = both.config.model_dump()["method"]
     assert {method[stage]["length_on"] for stage in ("shorten", "refine")} == {"correct_only"}
-    assert setting(own.config, key) == "all"  # the recipe's own is run once
+    assert flatten(own.config)[key.split("+")[0]] == "all"  # the recipe's own is run once
 
 
 def test_the_grid_of_the_repository(capsys):
@@ -164,16 +169,18 @@ def test_tuned_settings_go_to_their_recipe(recipes, tmp_path):
     path = tmp_path / "tuned.json"
     path.write_text(json.dumps({"recipes": {"grpo": {"chosen": {"optim.learning_rate": 0.5}}}}))
     both = name_recipes([str(recipes["two"]), str(recipes["grpo"])], [], [path])
-    jobs = method_jobs(both, [1])
+    jobs = make_jobs("methods", both, {}, [1])
     assert [job.config.optim.learning_rate for job in jobs] == [0.01, 0.5]
     with pytest.raises(ConfigError, match="settings for grpo, which is no recipe here"):
         name_recipes([str(recipes["two"])], [], [path])
 
 
 def test_a_directory_is_added_to_and_never_changed(recipes, tmp_path):
-    two = method_jobs(name_recipes([str(recipes["two"])], [], []), [1])
+    two = make_jobs("methods", named(recipes, "two"), {}, [1])
     write_plan(plan_comparison(tmp_path, "methods", two))
-    both = method_jobs(name_recipes([str(recipes[n]) for n in ("two", "grpo")], [], []), [1, 2])
+    both = make_jobs(
+        "methods", name_recipes([str(recipes[n]) for n in ("two", "grpo")], [], []), {}, [1, 2]
+    )
     merged = plan_comparison(tmp_path, "methods", both)
     assert [job.name for job in merged.jobs] == [
         "two-seed1", "two-seed2", "grpo-seed1", "grpo-seed2",
@@ -182,7 +189,9 @@ def test_a_directory_is_added_to_and_never_changed(recipes, tmp_path):
     assert [(j.method, j.config) for j in open_comparison(tmp_path).jobs] == [
         (j.method, j.config) for j in merged.jobs
     ]
-    other = method_jobs(name_recipes([str(recipes["two"])], ["optim.clip=0.3"], []), [1])
+    other = make_jobs(
+        "methods", name_recipes([str(recipes["two"])], ["optim.clip=0.3"], []), {}, [1]
+    )
     with pytest.raises(ConfigError, match=r"has two-seed1 with optim\.clip = 0\.2, now it is 0\.3"):
         plan_comparison(tmp_path, "methods", other)
     with pytest.raises(ConfigError, match="another kind"):
@@ -196,7 +205,7 @@ def test_each_model_has_a_comparison_of_its_own(recipes, tmp_path, capsys):
     assert (
         model_folders(tmp_path, ["a/one", "b/one"])["b/one"] == tmp_path / "b-one"
     )  # not to be mixed
-    jobs = method_jobs(name_recipes([str(recipes["two"])], [], []), [1])
+    jobs = make_jobs("methods", named(recipes, "two"), {}, [1])
     for name in ("one", "two"):
         write_plan(plan_comparison(tmp_path / name, "methods", jobs))
     assert find_comparisons(tmp_path) == [tmp_path / "one", tmp_path / "two"]
@@ -208,7 +217,9 @@ def test_each_model_has_a_comparison_of_its_own(recipes, tmp_path, capsys):
 def test_several_models_do_not_go_into_a_comparison_of_one(recipes, tmp_path):
     write_plan(
         plan_comparison(
-            tmp_path, "methods", method_jobs(name_recipes([str(recipes["two"])], [], []), [1])
+            tmp_path,
+            "methods",
+            make_jobs("methods", named(recipes, "two"), {}, [1]),
         )
     )
     with pytest.raises(ConfigError, match="holds the comparison of one model"):
@@ -263,11 +274,11 @@ def test_grids_of_the_repository_have_each_recipes_own_value(path):
         [str(p) for p in sorted((ROOT / "recipes" / "methods").glob("*.toml"))], [], []
     )
     grids = read_grids(path)
-    own = {job.method: job.config for job in method_jobs(found, [0])}
+    own = {job.method: job.config for job in make_jobs("methods", found, {}, [0])}
     for name, grid in grids.items():
         for key, values in grid.items():
-            ours = setting(own[name], key)
+            ours = flatten(own[name])[key]
             near = pytest.approx(ours, rel=1e-3) if isinstance(ours, float) else ours
             assert any(value == near for value in values), f"{name}: {key}"
-    tried = tune_jobs(found, grids, seed=0)  # each is a valid recipe
+    tried = make_jobs("tune", found, grids, [0])  # each is a valid recipe
     assert {job.recipe for job in tried} == set(found)

@@ -11,11 +11,9 @@ from crt.experiments.collect import collect
 from crt.experiments.plan import (
     Comparison,
     Job,
-    method_jobs,
+    make_jobs,
     name_recipes,
     plan_comparison,
-    sensitivity_jobs,
-    tune_jobs,
     write_plan,
 )
 from crt.experiments.progress import read_outcome
@@ -75,7 +73,7 @@ def data(tmp_path) -> Path:
 def compared(recipes, data, tmp_path) -> Comparison:
     """Two methods and seeds: `two` saves half and loses nothing at seed 1, 3 of 12 at seed 2."""
     words = [str(recipes["two"]), str(recipes["grpo"])]
-    jobs = method_jobs(name_recipes(words, [], []), [1, 2])
+    jobs = make_jobs("methods", name_recipes(words, [], []), {}, [1, 2])
     comparison = plan_comparison(tmp_path / "out", "methods", jobs)
     write_plan(comparison)
     right = {"two-seed1": 12, "two-seed2": 9, "grpo-seed1": 12, "grpo-seed2": 12}
@@ -153,7 +151,7 @@ def test_every_form_of_the_tables(compared, capsys):
 
 
 def test_a_stopped_run_is_a_result(compared, recipes, data):
-    jobs = method_jobs(name_recipes([str(recipes["short"])], [], []), [1])
+    jobs = make_jobs("methods", name_recipes([str(recipes["short"])], [], []), {}, [1])
     comparison = plan_comparison(compared.path, "methods", jobs)
     write_plan(comparison)
     run_of(comparison, jobs[0], accuracy=0.1, tokens=3, stopped="it has collapsed.")
@@ -167,7 +165,7 @@ def test_a_stopped_run_is_a_result(compared, recipes, data):
 
 
 def test_what_is_missing_is_named(compared, recipes):
-    jobs = method_jobs(name_recipes([str(recipes["short"])], [], []), [1])
+    jobs = make_jobs("methods", name_recipes([str(recipes["short"])], [], []), {}, [1])
     comparison = plan_comparison(compared.path, "methods", jobs)
     write_plan(comparison)
     assert collect(comparison).missing == ("short-seed1: it is not begun",)
@@ -179,7 +177,7 @@ def test_what_is_missing_is_named(compared, recipes):
 def test_the_rule_of_tuning(recipes, tmp_path):
     found = name_recipes([str(recipes["two"])], [], [])
     grid = {"optim.learning_rate": [0.1, 0.2, 0.3, 0.4]}
-    jobs = tune_jobs(found, {"two": grid}, seed=0)
+    jobs = make_jobs("tune", found, {"two": grid}, [0])
     comparison = plan_comparison(tmp_path, "tune", jobs)
     write_plan(comparison)
     # against 0.8 and 100 tokens: 0.5 + 3·0.125, 0.9 − 10·0.125, 0.4 + 0, 0.99 but stopped
@@ -189,9 +187,9 @@ def test_the_rule_of_tuning(recipes, tmp_path):
     for job, values in zip(jobs[1:], measured[1:], strict=True):
         run_of(comparison, job, *values)
     tried = [read_trial(comparison, job) for job in jobs]
-    assert [each.aes2 for each in tried] == pytest.approx([0.875, -0.35, 0.4, 0.99])
+    assert [trial["aes2"] for trial in tried] == pytest.approx([0.875, -0.35, 0.4, 0.99])
     best = best_trial(tried)
-    assert best is not None and best.job.values == {"optim.learning_rate": 0.1}
+    assert best is not None and best["values"] == {"optim.learning_rate": 0.1}
     assert write_tuned(comparison)[1] == "optim.learning_rate = 0.1"
     written = json.loads((tmp_path / "tuned.json").read_text())["recipes"]["two"]
     assert written["chosen"] == {"optim.learning_rate": 0.1} and len(written["tried"]) == 4
@@ -200,7 +198,7 @@ def test_the_rule_of_tuning(recipes, tmp_path):
 def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
     found = name_recipes([str(recipes["two"])], [], [])
     grid = {"reference.rollouts": [8, 2]}  # 4 is the recipe's own
-    jobs = sensitivity_jobs(found, {"two": grid}, [1])
+    jobs = make_jobs("sensitivity", found, {"two": grid}, [1])
     comparison = plan_comparison(tmp_path / "out", "sensitivity", jobs)
     write_plan(comparison)
     evaluated(comparison.base(1), data, 12, 100)
@@ -226,7 +224,7 @@ def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
 
 def test_numbers_stand_before_words(recipes, data, tmp_path):
     found = name_recipes([str(recipes["two"])], [], [])  # its own slack is auto
-    jobs = sensitivity_jobs(found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
+    jobs = make_jobs("sensitivity", found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
     comparison = plan_comparison(tmp_path / "out", "sensitivity", jobs)
     write_plan(comparison)
     evaluated(comparison.base(1), data, 12, 100)
@@ -258,9 +256,9 @@ def test_one_command_writes_what_a_page_needs(compared, tmp_path, capsys):
 
 def test_what_cannot_be_exported_is_one_sentence(recipes, tmp_path, capsys):
     found = name_recipes([str(recipes["two"])], [], [])
-    empty = plan_comparison(tmp_path / "empty", "methods", method_jobs(found, [1]))
+    empty = plan_comparison(tmp_path / "empty", "methods", make_jobs("methods", found, {}, [1]))
     grid = {"two": {"optim.learning_rate": [0.1]}}
-    tuned = plan_comparison(tmp_path / "tuned", "tune", tune_jobs(found, grid, 0))
+    tuned = plan_comparison(tmp_path / "tuned", "tune", make_jobs("tune", found, grid, [0]))
     for comparison, why in ((empty, "no result yet"), (tuned, "no results to export")):
         write_plan(comparison)
         assert main(["bench-methods", str(comparison.path), "--export", str(tmp_path)]) == 2
