@@ -13,12 +13,12 @@ from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
 from crt.evaluation.figures import MEASURES, accuracy, lengths
-from crt.evaluation.store import FIGURES, Evaluation, load
+from crt.evaluation.store import Evaluation, load
 from crt.evaluation.strata import Ratio, resampled, same
 from crt.evaluation.tally import Tally
 from crt.evaluation.versus import Pair, paired
 from crt.experiments.plan import TIMES, Comparison, Job
-from crt.experiments.progress import Outcome, base_is_evaluated, read_outcome
+from crt.experiments.progress import Outcome, is_evaluated, read_outcomes
 from crt.io import read_rows
 
 SEED = 0  # of the bootstrap over seeds
@@ -106,21 +106,22 @@ def collect(comparison: Comparison) -> Results:
     bases: dict[int, Evaluation] = {}
     base_metrics: dict[int, dict[str, Metric]] = {}
     for seed in comparison.seeds:
-        if base_is_evaluated(comparison, seed):
+        if is_evaluated(comparison.base(seed)):
             bases[seed] = load(comparison.base(seed))
             base_metrics[seed] = measure_plain(list(bases[seed].tallies.values()))
     cpu_seconds: dict[str, float] = {}
     for row in read_rows(comparison.path / TIMES):
         cpu_seconds[row["name"]] = cpu_seconds.get(row["name"], 0.0) + row["cpu"]
+    outcomes = read_outcomes(comparison)
     results: list[Result] = []
     missing: list[str] = []
     for job in comparison.jobs:
-        outcome, base = read_outcome(comparison.run(job)), bases.get(job.seed)
+        outcome, base = outcomes[job.name], bases.get(job.seed)
         evaluations = {
             kind: load(folder)
             for kind, step in outcome.checkpoints.items()
             if base and outcome.over
-            if ((folder := comparison.evaluation(job, step)) / FIGURES).is_file()
+            if is_evaluated(folder := comparison.evaluation(job, step))
         }
         if base is None or not evaluations:
             missing.append(f"{job.name}: {_why_missing(outcome, base is not None)}")

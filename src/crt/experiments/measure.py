@@ -7,9 +7,8 @@ from pathlib import Path
 from crt.config import RunConfig
 from crt.errors import CrtError
 from crt.evaluation.evaluation import Plan, evaluate
-from crt.evaluation.store import FIGURES
 from crt.experiments.plan import Comparison, Job, open_comparison
-from crt.experiments.progress import read_outcome
+from crt.experiments.progress import is_evaluated, read_outcome
 from crt.processes import silence_libraries
 from crt.run import Run
 
@@ -27,7 +26,7 @@ def measure_run(comparison: Comparison, job: Job) -> None:
     run = Run.open(comparison.run(job))
     for step in dict.fromkeys(read_outcome(run.path).checkpoints.values()):
         folder = comparison.evaluation(job, step)
-        if not (folder / FIGURES).is_file():
+        if not is_evaluated(folder):
             plan = plan_for(run.config, str(run.checkpoint(step)))
             evaluate(plan, folder, name=job.method, note=print)
 

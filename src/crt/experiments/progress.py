@@ -1,14 +1,14 @@
 """How far runs and comparisons are, how runs ended, and how long the rest will take."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from crt.algorithm.two_stage import candidates_of, shortest_feasible
 from crt.evaluation.store import FIGURES
-from crt.experiments.plan import TIMES, Comparison, Job
+from crt.experiments.plan import TIMES, Comparison
 from crt.io import read_rows
 from crt.run import CONFIG, Run
 
@@ -57,6 +57,11 @@ def read_outcome(path: Path) -> Outcome:
     )
 
 
+def read_outcomes(comparison: Comparison) -> dict[str, Outcome]:
+    """Run's name → what came of it."""
+    return {job.name: read_outcome(comparison.run(job)) for job in comparison.jobs}
+
+
 def _checkpoints(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], bool]:
     """The recommended one and the last, by step, and whether the first kept the guard.
 
@@ -76,15 +81,33 @@ def _checkpoints(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], bo
     return {"recommended": step, "last": max(records)}, feasible
 
 
-def is_evaluated(comparison: Comparison, job: Job, outcome: Outcome) -> bool:
-    """Whether nothing is left to evaluate of a run that is over."""
-    steps = outcome.checkpoints.values()
-    return all((comparison.evaluation(job, step) / FIGURES).is_file() for step in steps)
+class Task(NamedTuple):
+    """Something to be done by a process of its own."""
+
+    name: str  # of the run, or base-seedN
+    kind: Literal["train", "evaluate"]
 
 
-def base_is_evaluated(comparison: Comparison, seed: int) -> bool:
-    """Whether the base model's evaluation with this seed is there."""
-    return (comparison.base(seed) / FIGURES).is_file()
+def pending_tasks(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> list[Task]:
+    """What is not done; evaluations first, then seed by seed, so that results come early."""
+    evaluations = {comparison.base(seed).name: [comparison.base(seed)] for seed in comparison.seeds}
+    training: list[Task] = []
+    for job in sorted(comparison.jobs, key=lambda job: comparison.seeds.index(job.seed)):
+        outcome = outcomes[job.name]
+        if outcome.over:
+            steps = outcome.checkpoints.values()
+            evaluations[job.name] = [comparison.evaluation(job, step) for step in steps]
+        else:
+            training.append(Task(job.name, "train"))
+    if comparison.kind == "tune":  # by validation alone
+        return training
+    missing = (name for name, folders in evaluations.items() if not all(map(is_evaluated, folders)))
+    return [*(Task(name, "evaluate") for name in missing), *training]
+
+
+def is_evaluated(folder: Path) -> bool:
+    """Whether the evaluation in a folder is complete."""
+    return (folder / FIGURES).is_file()
 
 
 @dataclass(frozen=True)
@@ -100,29 +123,32 @@ class Estimate:
 
 def estimate(comparison: Comparison) -> Estimate:
     """From the runs' own rows and the times of processes so far."""
-    outcomes = [(job, read_outcome(comparison.run(job))) for job in comparison.jobs]
-    unfinished = [(job, outcome) for job, outcome in outcomes if not outcome.over]
-    tokens = None
-    if all(job.config.schedule.tokens for job in comparison.jobs):
-        tokens = sum(max(0, (j.config.schedule.tokens or 0) - o.tokens) for j, o in unfinished)
-    evaluations = 0
-    if comparison.kind != "tune":
-        evaluations += sum(not base_is_evaluated(comparison, seed) for seed in comparison.seeds)
-        evaluations += sum(not (o.over and is_evaluated(comparison, j, o)) for j, o in outcomes)
+    outcomes = read_outcomes(comparison)
+    budgets = {job.name: job.config.schedule.tokens or 0 for job in comparison.jobs}
+    unfinished = {name: outcome for name, outcome in outcomes.items() if not outcome.over}
+    tokens = sum(max(0, budgets[name] - outcome.tokens) for name, outcome in unfinished.items())
+    # A run that is not over will be evaluated too.
+    evaluations = 0 if comparison.kind == "tune" else len(pending_tasks(comparison, outcomes))
     times = read_rows(comparison.path / TIMES)
     trained = [t["seconds"] for t in times if _ended_well(t, "train") and t["share_before"] == 0]
     evaluated = [t["seconds"] for t in times if _ended_well(t, "evaluate")]
-    done = sum(outcome.share for _, outcome in outcomes)
+    done = sum(outcome.share for outcome in outcomes.values())
     per_run = None
     if trained:  # whole processes, start-up and validation included
         per_run = fmean(trained)
     elif done:
-        per_run = sum(outcome.seconds for _, outcome in outcomes) / done
+        per_run = sum(outcome.seconds for outcome in outcomes.values()) / done
     seconds = None
     if per_run is not None or not unfinished:
-        left = sum(1 - outcome.share for _, outcome in unfinished)
+        left = sum(1 - outcome.share for outcome in unfinished.values())
         seconds = left * (per_run or 0.0) + evaluations * (fmean(evaluated) if evaluated else 0.0)
-    return Estimate(len(outcomes), len(outcomes) - len(unfinished), tokens, evaluations, seconds)
+    return Estimate(
+        len(outcomes),
+        len(outcomes) - len(unfinished),
+        tokens if all(budgets.values()) else None,
+        evaluations,
+        seconds,
+    )
 
 
 def _ended_well(time: dict[str, Any], kind: str) -> bool:

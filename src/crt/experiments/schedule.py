@@ -8,34 +8,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from crt.errors import DataError
 from crt.experiments.plan import LOGS, PLAN, RUNS, TIMES, Comparison
 from crt.experiments.progress import (
     Outcome,
-    base_is_evaluated,
-    is_evaluated,
+    Task,
+    pending_tasks,
     progress_line,
     read_outcome,
+    read_outcomes,
 )
 from crt.experiments.results import write_results
 from crt.io import append_row
 from crt.processes import at_signal, ends_with_parent
 from crt.run import CONFIG
 
+say = partial(print, flush=True)  # at once, also into a pipe
 REPORT_EVERY = 60.0  # seconds between lines about progress
 POLL_EVERY = 0.2
-
-
-class Task(NamedTuple):
-    """Something to be done by a process of its own."""
-
-    name: str  # of the run, or base-seedN
-    kind: Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,8 @@ class Schedule:
 
     def _start_tasks(self) -> None:
         while len(self.children) < len(self.slots) and not self.ending:
-            task = next((task for task in self._tasks() if task not in self.begun), None)
+            tasks = pending_tasks(self.comparison, read_outcomes(self.comparison))
+            task = next((task for task in tasks if task not in self.begun), None)
             if task is None:
                 return
             busy = [child.device for child in self.children]
@@ -102,22 +98,6 @@ class Schedule:
             share = self._outcome(task.name).share if task.kind == "train" else 0.0
             process = start_process(self._argv(task), self._log(task), device)
             self.children.append(Child(task, device, process, time.monotonic(), share))
-
-    def _tasks(self) -> Iterator[Task]:
-        """What is not done; evaluations first, then seed by seed, so that results come early."""
-        comparison = self.comparison
-        outcomes = {job.name: read_outcome(comparison.run(job)) for job in comparison.jobs}
-        if comparison.kind != "tune":
-            for seed in comparison.seeds:
-                if not base_is_evaluated(comparison, seed):
-                    yield Task(comparison.base(seed).name, "evaluate")
-            for job in comparison.jobs:
-                outcome = outcomes[job.name]
-                if outcome.over and not is_evaluated(comparison, job, outcome):
-                    yield Task(job.name, "evaluate")
-        for job in sorted(comparison.jobs, key=lambda job: comparison.seeds.index(job.seed)):
-            if not outcomes[job.name].over:
-                yield Task(job.name, "train")
 
     def _argv(self, task: Task) -> tuple[str, ...]:
         """After `python -m`."""
@@ -228,11 +208,6 @@ def last_line(log: Path) -> str:
     except OSError:
         return ""
     return lines[-1][:500] if lines else ""
-
-
-def say(line: str) -> None:
-    """Prints at once, also into a pipe."""
-    print(line, flush=True)
 
 
 def _cpu_seconds() -> float:
