@@ -19,6 +19,11 @@ USE = """\
 Run again with the same words, it goes on where it was cut off."""
 
 
+def split(text: str) -> list[str]:
+    """`0,1` as a list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Recipes and seeds, or a comparison that is there."""
     parser.epilog, parser.formatter_class = USE, argparse.RawDescriptionHelpFormatter
@@ -35,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grids", type=Path, help="a TOML file with a grid for each recipe")
     add("--tuned", type=Path, nargs="+", default=[], metavar="FILE", help="what tune has chosen")
     add("--jobs", type=int, default=1, help="processes at once on a CPU (1)")
-    add("--devices", default="", help="GPUs, one process each: 0,1")
+    add("--devices", type=split, default=[], help="GPUs, one process each: 0,1")
     add("--dry-run", action="store_true", help="print the plan and its cost")
     add("--table", choices=FORMS, default="terminal", help="form of the tables (terminal)")
     add("--intervals", action="store_true", help="show 95 %% intervals")
@@ -47,28 +52,26 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
     from crt.experiments.plan import find_comparisons, open_comparison
     from crt.experiments.progress import describe_plan
-    from crt.experiments.results import export, show
+    from crt.experiments.results import export_all, show
 
     existing = find_comparisons(Path(args.words[0])) if len(args.words) == 1 else []
-    if existing and args.export:
-        for path in existing:
-            folder = args.export / path.name if len(existing) > 1 else args.export
-            print(*export(open_comparison(path), folder), sep="\n")
-        return 0
     if existing:
-        show([open_comparison(path) for path in existing], args.table, args.intervals)
+        comparisons = [open_comparison(path) for path in existing]
+        if args.export:
+            print(*export_all(comparisons, args.export), sep="\n")
+        else:
+            show(comparisons, args.table, args.intervals)
         return 0
     if args.export:
         raise ConfigError("--export takes the folder of a comparison that is there, and no recipe.")
     if args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: at least 1")
     comparisons = plan(args)
-    devices = [device.strip() for device in args.devices.split(",") if device.strip()]
     if args.dry_run:
         for comparison in comparisons:
-            print(*describe_plan(comparison, len(devices) or args.jobs), sep="\n")
+            print(*describe_plan(comparison, len(args.devices) or args.jobs), sep="\n")
         return 0
-    return carry_out(comparisons, devices, args)
+    return carry_out(comparisons, args)
 
 
 def plan(args: argparse.Namespace) -> "list[Comparison]":
@@ -89,7 +92,7 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
     return plan.plan_comparisons(args.out or Path("runs") / "comparison", kind, jobs)
 
 
-def carry_out(comparisons: "list[Comparison]", devices: list[str], args: argparse.Namespace) -> int:
+def carry_out(comparisons: "list[Comparison]", args: argparse.Namespace) -> int:
     """Trains, evaluates and shows, one model after the other."""
     from crt.experiments.plan import write_plan
     from crt.experiments.results import show
@@ -97,10 +100,9 @@ def carry_out(comparisons: "list[Comparison]", devices: list[str], args: argpars
 
     code = 0
     for comparison in comparisons:
-        comparison.path.mkdir(parents=True, exist_ok=True)
         with comparison.locked():
             write_plan(comparison)
-            schedule = Schedule(comparison, args.jobs, devices)
+            schedule = Schedule(comparison, args.jobs, args.devices)
             if not schedule.carry_out():
                 print(
                     f"Stopped; everything so far is in {comparison.path}. The same command goes on."

@@ -96,10 +96,6 @@ class Results:
             if result.job.method == method and result.checkpoint == checkpoint
         ]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """For methods.json."""
-        return [result.row() for result in self.results]
-
 
 def collect(comparison: Comparison) -> Results:
     """Reads what is there."""

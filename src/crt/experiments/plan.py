@@ -109,7 +109,8 @@ class Comparison:
         return self.path / EVALUATIONS / f"base-seed{seed}"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Only one process may carry a comparison out."""
+        """Only one process may carry a comparison out; its directory is made."""
+        self.path.mkdir(parents=True, exist_ok=True)
         return held(self.path, f"{self.path} is being carried out by another process.")
 
 
@@ -225,20 +226,21 @@ def make_jobs(
     jobs: list[Job] = []
     for recipe in recipes.values():
         for seed in seeds:
-            own, *others = [
-                recipe.job(seed, values) for values in variants(kind, grids.get(recipe.name, {}))
-            ]
-            if kind == "sensitivity":  # the recipe's own value of a setting is run once
-                others = [job for job in others if not same_settings(own.config, job.config)]
-            jobs += [own, *others]
+            own, *others = [recipe.job(seed, values) for values in variants(kind, grids, recipe)]
+            jobs.append(own)
+            for job in others:
+                different = {key for key, _, _ in differences(own.config, job.config)} - {"name"}
+                if different or kind == "tune":  # the recipe's own value of a setting is run once
+                    jobs.append(job)
     varied = [keys for grid in grids.values() for keys in grid]
     for group in by_model(jobs).values() if kind == "methods" else [jobs]:
         check_same_work(group, varied)
     return jobs
 
 
-def variants(kind: Kind, grid: Grid) -> list[Values]:
+def variants(kind: Kind, grids: Mapping[str, Grid], recipe: Recipe) -> list[Values]:
     """What runs of a recipe try: every combination, or the recipe and then each value alone."""
+    grid = grids.get(recipe.name, {})
     if kind == "tune":
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [{}, *({key: value} for key, values in grid.items() for value in values)]
@@ -284,11 +286,6 @@ def differences(one: RunConfig, other: RunConfig) -> Iterator[tuple[str, Any, An
     for key in dict.fromkeys([*ours, *theirs]):
         if ours.get(key) != theirs.get(key):
             yield key, ours.get(key), theirs.get(key)
-
-
-def same_settings(one: RunConfig, other: RunConfig) -> bool:
-    """Whether they differ in nothing but their name."""
-    return all(key == "name" for key, _, _ in differences(one, other))
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:

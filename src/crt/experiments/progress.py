@@ -129,9 +129,9 @@ def estimate(comparison: Comparison) -> Estimate:
     tokens = sum(max(0, budgets[name] - outcome.tokens) for name, outcome in unfinished.items())
     # A run that is not over will be evaluated too.
     evaluations = 0 if comparison.kind == "tune" else len(pending_tasks(comparison, outcomes))
-    times = read_rows(comparison.path / TIMES)
-    trained = [t["seconds"] for t in times if _ended_well(t, "train") and t["share_before"] == 0]
-    evaluated = [t["seconds"] for t in times if _ended_well(t, "evaluate")]
+    times = [time for time in read_rows(comparison.path / TIMES) if time["code"] == 0]
+    trained = [t["seconds"] for t in times if t["kind"] == "train" and t["share_before"] == 0]
+    evaluated = [t["seconds"] for t in times if t["kind"] == "evaluate"]
     done = sum(outcome.share for outcome in outcomes.values())
     per_run = None
     if trained:  # whole processes, start-up and validation included
@@ -149,10 +149,6 @@ def estimate(comparison: Comparison) -> Estimate:
         evaluations,
         seconds,
     )
-
-
-def _ended_well(time: dict[str, Any], kind: str) -> bool:
-    return time["kind"] == kind and time["code"] == 0
 
 
 def progress_line(comparison: Comparison, at_once: int, running: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def show(comparisons: Sequence[Comparison], form: str, intervals: bool) -> None:
 def write_results(comparison: Comparison) -> Results:
     """Writes the files anew, from what is measured so far."""
     results = collect(comparison)
-    write_json(comparison.path / METHODS, results.rows())
+    write_json(comparison.path / METHODS, [result.row() for result in results.results])
     if comparison.kind == "sensitivity":
         write_json(comparison.path / SENSITIVITY, sensitivity_rows(results))
     if results.results:
@@ -110,6 +110,13 @@ def render_tables(tables: Sequence[Table], form: str, intervals: bool) -> str:
     return {"csv": render.as_csv, "json": render.as_json}[form](tables)
 
 
+def export_all(comparisons: Sequence[Comparison], folder: Path) -> list[Path]:
+    """As `export`; several models have a folder each."""
+    if len(comparisons) == 1:
+        return export(comparisons[0], folder)
+    return [path for one in comparisons for path in export(one, folder / one.path.name)]
+
+
 def export(comparison: Comparison, folder: Path) -> list[Path]:
     """Writes data, tables and figure for a page of documentation, over what is there."""
     if comparison.kind == "tune":
@@ -126,7 +133,7 @@ def export(comparison: Comparison, folder: Path) -> list[Path]:
         data = {"sensitivity": rows}
         (figure,) = sensitivity.figures(ReportData((), sensitivity=tuple(rows)))
     else:
-        rows = results.rows()
+        rows = [result.row() for result in results.results]
         kinds = {"methods": "recommended", "methods_last": "last"}
         data = {n: [row for row in rows if row["checkpoint"] == kinds[n]] for n in kinds}
         (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))

@@ -159,7 +159,7 @@ def test_a_stopped_run_is_a_result(compared, recipes, data):
     found = read_outcome(comparison.run(jobs[0]))
     assert found.over and found.status == "stopped" and not found.feasible
     assert found.checkpoints == {"recommended": 4, "last": 4}
-    row = next(r for r in collect(comparison).rows() if r["method"] == "short")
+    row = collect(comparison).of("short", "recommended")[0].row()
     assert (row["outcome"], row["stopped"], row["acc"]) == ("stopped", "it has collapsed.", 0)
     assert "was stopped at step 4" in render_tables(build_tables(collect(comparison)), "md", False)
 
