@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crt.errors import ConfigError
+
 if TYPE_CHECKING:
     from crt.experiments.plan import Comparison
 
@@ -17,11 +19,6 @@ USE = """\
   crt bench-methods DIR --table md                         tables of what is there
   crt bench-methods DIR --export docs/results              data, tables and figure for a page
 Run again with the same words, it goes on where it was cut off."""
-
-
-def split(text: str) -> list[str]:
-    """`0,1` as a list."""
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grids", type=Path, help="a TOML file with a grid for each recipe")
     add("--tuned", type=Path, nargs="+", default=[], metavar="FILE", help="what tune has chosen")
     add("--jobs", type=int, default=1, help="processes at once on a CPU (1)")
-    add("--devices", type=split, default=[], help="GPUs, one process each: 0,1")
+    add(
+        "--devices",
+        type=lambda text: text.split(","),
+        default=[],
+        help="GPUs, one process each: 0,1",
+    )
     add("--dry-run", action="store_true", help="print the plan and its cost")
     add("--table", choices=FORMS, default="terminal", help="form of the tables (terminal)")
     add("--intervals", action="store_true", help="show 95 %% intervals")
@@ -49,18 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when everything is measured, 1 when some run failed, 143 when it was asked to end."""
-    from crt.errors import ConfigError
     from crt.experiments.plan import find_comparisons, open_comparison
     from crt.experiments.progress import describe_plan
     from crt.experiments.results import export_all, show
 
     existing = find_comparisons(Path(args.words[0])) if len(args.words) == 1 else []
+    if existing and args.export:
+        print(*export_all(list(map(open_comparison, existing)), args.export), sep="\n")
+        return 0
     if existing:
-        comparisons = [open_comparison(path) for path in existing]
-        if args.export:
-            print(*export_all(comparisons, args.export), sep="\n")
-        else:
-            show(comparisons, args.table, args.intervals)
+        show(list(map(open_comparison, existing)), args.table, args.intervals)
         return 0
     if args.export:
         raise ConfigError("--export takes the folder of a comparison that is there, and no recipe.")
@@ -76,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
 
 def plan(args: argparse.Namespace) -> "list[Comparison]":
     """The comparisons that the words ask for."""
-    from crt.errors import ConfigError
     from crt.experiments import plan
 
     kind = args.words[0] if args.words[0] in ("tune", "sensitivity") else "methods"
@@ -94,19 +93,14 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
 
 def carry_out(comparisons: "list[Comparison]", args: argparse.Namespace) -> int:
     """Trains, evaluates and shows, one model after the other."""
-    from crt.experiments.plan import write_plan
     from crt.experiments.results import show
     from crt.experiments.schedule import Schedule
 
     code = 0
     for comparison in comparisons:
         with comparison.locked():
-            write_plan(comparison)
             schedule = Schedule(comparison, args.jobs, args.devices)
             if not schedule.carry_out():
-                print(
-                    f"Stopped; everything so far is in {comparison.path}. The same command goes on."
-                )
                 return 143
             show([comparison], args.table, args.intervals)
         for name, reason in schedule.failed.items():

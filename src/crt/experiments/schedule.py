@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from crt.errors import DataError
-from crt.experiments.plan import LOGS, PLAN, RUNS, TIMES, Comparison
+from crt.experiments.plan import LOGS, PLAN, RUNS, TIMES, Comparison, write_plan
 from crt.experiments.progress import (
     Outcome,
     Task,
@@ -54,7 +54,7 @@ class Schedule:
 
     def __init__(self, comparison: Comparison, at_once: int, devices: Sequence[str]) -> None:
         self.comparison = comparison
-        self.slots: list[str | None] = list(devices) or [None] * at_once
+        self.slots: list[str | None] = [d.strip() for d in devices] or [None] * at_once
         self.children: list[Child] = []
         self.failed: dict[str, str] = {}  # name → reason
         self.begun: set[Task] = set()
@@ -63,6 +63,7 @@ class Schedule:
 
     def carry_out(self) -> bool:
         """Whether everything was done; False when the process was asked to end."""
+        write_plan(self.comparison)
         reported = time.monotonic()
         try:
             with at_signal(self._end, signal.SIGTERM, signal.SIGINT):
@@ -74,6 +75,11 @@ class Schedule:
                         reported = time.monotonic()
                         say(progress_line(self.comparison, len(self.slots), self._running()))
                     time.sleep(POLL_EVERY)
+            if self.ending:
+                say(
+                    f"Stopped; everything so far is in {self.comparison.path}. "
+                    "The same command goes on."
+                )
             return not self.ending
         finally:
             for child in self.children:
