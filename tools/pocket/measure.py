@@ -1,7 +1,6 @@
 """The table of styles, which is the ground truth by which methods are judged on this model."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +9,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.algorithm.metrics import zip_ratio
 from crt.pocket.problems import LEVELS, level_of, problems
-from tools.pocket.rollouts import Graded, rollouts
+from crt.types import Rollout
+from tools.pocket.rollouts import is_correct, sample_rollouts
 from tools.pocket.styles import FIRST_WORD, STYLES
 
 AT_ONCE = 64  # problems in one batch
@@ -99,25 +99,36 @@ def style_of(text: str) -> str:
     return next((s for s, word in FIRST_WORD.items() if text.startswith(word)), "other")
 
 
-def figures(told: Sequence[Graded], free: Sequence[Graded], style: str | None) -> Figures:
-    """Summary of answers; its shares are counted among the free ones."""
-    by_level: defaultdict[int, list[Graded]] = defaultdict(list)
-    for each in told:
-        by_level[level_of(each.problem)].append(each)
+def figures(
+    rollouts: Sequence[Rollout],
+    free: Sequence[Rollout],
+    style: str | None,
+    levels: Mapping[str, int],
+) -> Figures:
+    """Summary of answers; its shares are counted among the free ones. `levels` is by problem."""
 
-    def share(among: Iterable[Graded]) -> float:
-        return 100 * mean(style is None or style_of(each.text) == style for each in among)
+    def at_level(level: int, among: Sequence[Rollout]) -> list[Rollout]:
+        return [rollout for rollout in among if levels[rollout.problem_id] == level]
+
+    def share(among: Sequence[Rollout]) -> float:
+        return 100 * mean(style is None or style_of(rollout.text) == style for rollout in among)
+
+    def accuracy(among: Sequence[Rollout]) -> float:
+        return 100 * mean(map(is_correct, among))
+
+    def lengths(among: Sequence[Rollout]) -> list[float]:
+        return [float(rollout.length or 0) for rollout in among]
 
     return Figures(
         share=share(free),
-        accuracy=100 * mean(each.correct for each in told),
-        length=mean(each.length for each in told),
-        length_spread=spread([each.length for each in told]),
-        zip_ratio=mean(zip_ratio(each.text) for each in told if each.text),
-        accuracy_by_level={n: 100 * mean(e.correct for e in by_level[n]) for n in LEVELS},
-        length_by_level={n: mean(e.length for e in by_level[n]) for n in LEVELS},
-        share_by_level={n: share(e for e in free if level_of(e.problem) == n) for n in LEVELS},
-        rollouts=len(told),
+        accuracy=accuracy(rollouts),
+        length=mean(lengths(rollouts)),
+        length_spread=spread(lengths(rollouts)),
+        zip_ratio=mean(zip_ratio(rollout.text) for rollout in rollouts if rollout.text),
+        accuracy_by_level={n: accuracy(at_level(n, rollouts)) for n in LEVELS},
+        length_by_level={n: mean(lengths(at_level(n, rollouts))) for n in LEVELS},
+        share_by_level={n: share(at_level(n, free)) for n in LEVELS},
+        rollouts=len(rollouts),
     )
 
 
@@ -133,14 +144,18 @@ def measure(
     items = problems("test", count, seed)
     generator = torch.Generator().manual_seed(seed)
 
-    def told(word: str) -> list[Graded]:
-        parts = [items[first : first + AT_ONCE] for first in range(0, len(items), AT_ONCE)]
-        groups = [rollouts(model, tokenizer, part, copies, generator, word) for part in parts]
-        return [each for part in groups for group in part for each in group]
+    levels = {problem.id: level_of(problem) for problem in items}
 
-    free = told("")
-    free_figures = figures(free, free, None)
-    styles = {style: figures(told(FIRST_WORD[style]), free, style) for style in STYLES}
+    def answers(word: str) -> list[Rollout]:
+        parts = [items[first : first + AT_ONCE] for first in range(0, len(items), AT_ONCE)]
+        sampled = [
+            sample_rollouts(model, tokenizer, part, copies, generator, word) for part in parts
+        ]
+        return [rollout for part in sampled for rollout in part.rollouts]
+
+    free = answers("")
+    free_figures = figures(free, free, None, levels)
+    styles = {style: figures(answers(FIRST_WORD[style]), free, style, levels) for style in STYLES}
     weights = {n: mean(level_of(item) == n for item in items) for n in LEVELS}
     highest = max_accuracy(styles, weights)
     return Table(

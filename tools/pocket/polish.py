@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket.problems import exercises, problem
-from tools.pocket.rollouts import Graded, rollouts
+from tools.pocket.rollouts import Sampled, is_correct, sample_rollouts
 from tools.pocket.supervised import (
     FINAL,
     after,
@@ -19,14 +19,12 @@ from tools.pocket.supervised import (
 )
 
 PROBLEMS = 32
-COPIES = 8
+NUM_SAMPLES = 8
 MICRO_BATCH = 16
 PEAK = 2e-4
 # Accuracy alone would in time drop the guesses and the work in the head, which are to stay.
 SUPERVISED_WEIGHT = 0.2
 WARM_UP = 5
-
-Weighted = tuple[Graded, float]  # with its advantage
 
 
 class Outcome(NamedTuple):
@@ -36,19 +34,27 @@ class Outcome(NamedTuple):
     length: float
 
 
-def advantages(group: Sequence[Graded]) -> list[float]:
+def advantages(correct: Sequence[bool]) -> list[float]:
     """Group-standardised correctness; 0 for all where all are right or all are wrong."""
-    correct = torch.tensor([float(each.correct) for each in group])
-    spread = correct.std(correction=0)
-    return [0.0] * len(group) if spread == 0 else ((correct - correct.mean()) / spread).tolist()
+    values = torch.tensor([float(value) for value in correct])
+    spread = values.std(correction=0)
+    return [0.0] * len(correct) if spread == 0 else ((values - values.mean()) / spread).tolist()
 
 
-def policy_gradient(model: Qwen2ForCausalLM, weighted: list[Weighted], tokens: int) -> None:
+def policy_gradient(model: Qwen2ForCausalLM, sampled: Sampled, weights: Sequence[float]) -> None:
     """Adds the gradient of the token-mean loss; one step per batch is on-policy, so no ratio."""
-    weighted = sorted(weighted, key=lambda pair: pair[0].length)
-    for first in range(0, len(weighted), MICRO_BATCH):
-        part = weighted[first : first + MICRO_BATCH]
-        ids, wanted = padded([after(each.prompt, each.sample.tokens) for each, _ in part])
+    tokens = sum(map(len, sampled.token_ids))
+    useful = [
+        (after(prompt, token_ids), weight)
+        for prompt, token_ids, weight in zip(
+            sampled.prompts, sampled.token_ids, weights, strict=True
+        )
+        if weight != 0
+    ]
+    useful.sort(key=lambda pair: sum(pair[0][1]))
+    for first in range(0, len(useful), MICRO_BATCH):
+        part = useful[first : first + MICRO_BATCH]
+        ids, wanted = padded([example for example, _ in part])
         logprobs = torch.log_softmax(logits_before(model, ids, wanted), -1)
         taken = logprobs.gather(1, ids[wanted][:, None])[:, 0]
         weight = torch.repeat_interleave(
@@ -72,17 +78,14 @@ def step(
         for _, item in zip(range(PROBLEMS), exercises("train", rng), strict=False)
     ]
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
-    groups = rollouts(model, tokenizer, items, COPIES, generator)
-    told = [each for group in groups for each in group]
-    weights = [value for group in groups for value in advantages(group)]
-    useful = [pair for pair in zip(told, weights, strict=True) if pair[1] != 0]
-    policy_gradient(model, useful, sum(each.length for each in told))
+    sampled = sample_rollouts(model, tokenizer, items, NUM_SAMPLES, generator)
+    correct = [is_correct(rollout) for rollout in sampled.rollouts]
+    groups = [correct[at : at + NUM_SAMPLES] for at in range(0, len(correct), NUM_SAMPLES)]
+    policy_gradient(model, sampled, [value for group in groups for value in advantages(group)])
     backward(model, examples(tokenizer, FINAL, rng), SUPERVISED_WEIGHT)
     update(model, optimiser, number, steps)
-    return Outcome(
-        sum(each.correct for each in told) / len(told),
-        sum(each.length for each in told) / len(told),
-    )
+    tokens = sum(map(len, sampled.token_ids))
+    return Outcome(sum(correct) / len(correct), tokens / len(correct))
 
 
 def update(

@@ -1,76 +1,67 @@
-"""Rollouts of the pocket model: problems in, graded texts out."""
+"""Rollouts of the pocket model: problems in, graded responses out."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from crt.grading.grader import Grader
 from crt.pocket import tokenizer as vocabulary
 from crt.sampling.hf import Sample, sample
-from crt.types import Problem
+from crt.sampling.policy import Response, decode_response, grade_responses
+from crt.types import Problem, Rollout, Verdict
 from tools.pocket.model import CAP
 
-BOX = re.compile(r"\\boxed\{(\d+)\}")
+
+@dataclass(frozen=True)
+class Sampled:
+    """Responses to some problems, problem by problem; `token_ids` leave out a forced first word."""
+
+    rollouts: list[Rollout]
+    prompts: list[list[int]]
+    token_ids: list[list[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Graded:
-    """One answer to a problem; `length` counts a forced first word as well."""
-
-    problem: Problem
-    prompt: list[int]
-    sample: Sample
-    text: str
-    length: int
-    correct: bool
+def is_correct(rollout: Rollout) -> bool:
+    """Whether the grader found the answer right."""
+    return rollout.verdict is Verdict.CORRECT
 
 
-def is_right(text: str, answer: str) -> bool:
-    """Whether the last box after the thought holds the answer."""
-    _, closed, final = text.rpartition(vocabulary.THOUGHT)
-    boxes = BOX.findall(final) if closed else []
-    return bool(boxes) and boxes[-1] == answer
-
-
-def rollouts(
+def sample_rollouts(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     problems: Sequence[Problem],
-    copies: int,
+    num_samples: int,
     generator: torch.Generator,
     first_word: str = "",
-) -> list[list[Graded]]:
-    """`copies` graded answers to every problem at temperature 1, begun with a word or freely."""
+) -> Sampled:
+    """Graded responses at temperature 1, begun with a word or freely; the word counts as length."""
     forced = tokenizer.encode(first_word, add_special_tokens=False) if first_word else []
     prompts = [
-        tokenizer.encode(vocabulary.prompt(tokenizer, item.question), add_special_tokens=False)
-        for item in problems
+        tokenizer.encode(vocabulary.prompt(tokenizer, problem.question), add_special_tokens=False)
+        for problem in problems
     ]
+    eos_token_ids = [model.config.eos_token_id]
     groups = sample(
         model,
         [prompt + forced for prompt in prompts],
-        copies,
+        num_samples,
         CAP - len(forced),
-        [model.config.eos_token_id],
+        eos_token_ids,
         generator=generator,
-        share_prompts=False,  # rounds otherwise, and the shipped weights were made like this
     )
-    return [
-        [graded(item, prompt, each, forced, tokenizer) for each in group]
-        for item, prompt, group in zip(problems, prompts, groups, strict=True)
-    ]
 
+    def response(drawn: Sample) -> Response:
+        token_ids = forced + drawn.tokens
+        text = decode_response(tokenizer, token_ids, eos_token_ids)
+        return Response(text, len(token_ids), drawn.stop, opens_thinking=True)
 
-def graded(
-    item: Problem,
-    prompt: list[int],
-    each: Sample,
-    forced: list[int],
-    tokenizer: PreTrainedTokenizerFast,
-) -> Graded:
-    """One sample as text with its verdict."""
-    text = str(tokenizer.decode(forced + each.tokens, skip_special_tokens=True))
-    length = len(forced) + len(each.tokens)
-    return Graded(item, prompt, each, text, length, is_right(text, item.answer))
+    responses = [[response(drawn) for drawn in group] for group in groups]
+    with Grader(workers=1) as grader:
+        rollouts = grade_responses(problems, responses, grader)
+    return Sampled(
+        rollouts,
+        [prompt for prompt in prompts for _ in range(num_samples)],
+        [drawn.tokens for group in groups for drawn in group],
+    )

@@ -11,7 +11,6 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket import tokenizer as vocabulary
 from crt.pocket.problems import exercises, problem
-from tools.pocket.muon import Muon
 from tools.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
@@ -138,7 +137,8 @@ def optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
     inside = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in inside]
     adam = torch.optim.AdamW(others, lr=4e-3, betas=(0.9, 0.98), weight_decay=0.0)
-    for optimizer in (muon := Muon(matrices, lr=0.02), adam):
+    muon = torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0)
+    for optimizer in (muon, adam):
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
     return [muon, adam]

@@ -1,17 +1,45 @@
-"""From a comparison's files to results: one a run and checkpoint, with its base's figures."""
+"""From a comparison's files to results: metrics per run and checkpoint, with those of its base.
 
-from collections.abc import Mapping
+A method's metric is its mean over seeds, with an interval over seeds and problems.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crt.evaluation.store import FIGURES, load
-from crt.experiments.figures import Figure, as_row, base_figures, figures_of
-from crt.experiments.measure import base_is_measured
-from crt.experiments.outcome import Outcome, outcome
+import numpy as np
+
+from crt.algorithm.batch import Array, BoolArray
+from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
+from crt.algorithm.statistics import Interval, two_level
+from crt.evaluation.figures import MEASURES, accuracy, lengths
+from crt.evaluation.store import Evaluation, load
+from crt.evaluation.strata import Ratio, resampled, same
+from crt.evaluation.tally import Tally
+from crt.evaluation.versus import Pair, paired
 from crt.experiments.plan import TIMES, Comparison, Job
+from crt.experiments.progress import Outcome, is_evaluated, read_outcomes
 from crt.io import read_rows
 
-KINDS = ("recommended", "last")
+SEED = 0  # of the bootstrap over seeds
+PLAIN = ("acc", "len", "r_zip")
+SCORES: dict[str, AesWeights] = {"aes1": AES1, "aes2": AES2}
+TRANSITIONS: dict[str, Callable[[Array], BoolArray]] = {
+    "ad": lambda change: change < -1e-9,
+    "ap": lambda change: np.abs(change) <= 1e-9,
+    "ai": lambda change: change > 1e-9,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One seed's value, and (R,) what it is when the problems are drawn anew."""
+
+    value: float
+    resamples: Array
+
+    def __sub__(self, other: "Metric") -> "Metric":
+        return Metric(self.value - other.value, self.resamples - other.resamples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +50,14 @@ class Result:
     checkpoint: str  # recommended or last
     step: int
     outcome: Outcome
-    figures: Mapping[str, Figure]
-    base: Mapping[str, Figure]
+    metrics: Mapping[str, Metric]
+    base: Mapping[str, Metric]
     problems: int
     rollouts: int
-    cpu: float  # seconds of training and evaluation
+    cpu_seconds: float  # of training and evaluation
 
     def row(self) -> dict[str, Any]:
-        """For methods.json."""
+        """For methods.json; JSON has no NaN."""
         return {
             "method": self.job.method,
             "type": self.job.type,
@@ -37,15 +65,15 @@ class Result:
             "checkpoint": self.checkpoint,
             "step": self.step,
             "run": self.job.name,
-            **as_row(self.figures),
-            **{f"base_{key}": value for key, value in as_row(self.base).items()},
+            **{key: _finite(metric) for key, metric in self.metrics.items()},
+            **{f"base_{key}": _finite(metric) for key, metric in self.base.items()},
             "feasible": self.outcome.feasible if self.checkpoint == "recommended" else None,
-            "outcome": self.outcome.how,
+            "outcome": self.outcome.status,
             "stopped": self.outcome.stopped or None,
             "steps": self.outcome.steps,
             "tokens": self.outcome.tokens,
             "minutes": round(self.outcome.seconds / 60, 2),
-            "cpu_minutes": round(self.cpu / 60, 2),
+            "cpu_minutes": round(self.cpu_seconds / 60, 2),
             "problems": self.problems,
             "rollouts": self.rollouts,
         }
@@ -57,73 +85,120 @@ class Results:
 
     comparison: Comparison
     results: tuple[Result, ...]
-    bases: Mapping[int, Mapping[str, Figure]]  # seed → the base's figures
-    missing: tuple[str, ...]  # runs without a figure, with the reason
+    bases: Mapping[int, Mapping[str, Metric]]  # seed → the base's metrics
+    missing: tuple[str, ...]  # runs without a result, with the reason
 
     def of(self, method: str, checkpoint: str) -> list[Result]:
-        """One a seed."""
+        """One per seed."""
         return [
-            each
-            for each in self.results
-            if each.job.method == method and each.checkpoint == checkpoint
+            result
+            for result in self.results
+            if result.job.method == method and result.checkpoint == checkpoint
         ]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """For methods.json."""
-        return [each.row() for each in self.results]
 
 
 def collect(comparison: Comparison) -> Results:
-    """Reads what is there; what is damaged is named by whoever reads it."""
-    bases = {
-        seed: load(comparison.base(seed))
-        for seed in comparison.seeds
-        if base_is_measured(comparison, seed)
-    }
-    cpu = _cpu(comparison)
+    """Reads what is there."""
+    bases: dict[int, Evaluation] = {}
+    base_metrics: dict[int, dict[str, Metric]] = {}
+    for seed in comparison.seeds:
+        if is_evaluated(comparison.base(seed)):
+            bases[seed] = load(comparison.base(seed))
+            base_metrics[seed] = measure_plain(list(bases[seed].tallies.values()))
+    cpu_seconds: dict[str, float] = {}
+    for row in read_rows(comparison.path / TIMES):
+        cpu_seconds[row["name"]] = cpu_seconds.get(row["name"], 0.0) + row["cpu"]
+    outcomes = read_outcomes(comparison)
     results: list[Result] = []
     missing: list[str] = []
     for job in comparison.jobs:
-        found = outcome(comparison.run(job))
-        made = _results(comparison, job, found, bases, cpu.get(job.name, 0.0))
-        results += made
-        if not made:
-            missing.append(f"{job.name}: {_why(found, job.seed in bases)}")
-    known = {seed: base_figures(base) for seed, base in bases.items()}
-    return Results(comparison, tuple(results), known, tuple(missing))
-
-
-def _results(
-    comparison: Comparison, job: Job, found: Outcome, bases: Mapping[int, Any], cpu: float
-) -> list[Result]:
-    base = bases.get(job.seed)
-    if base is None or not found.over:
-        return []
-    made: list[Result] = []
-    for kind, step in (found.chosen or {}).items():
-        folder = comparison.evaluation(job, step)
-        if (folder / FIGURES).is_file():
-            evaluation = load(folder)
+        outcome, base = outcomes[job.name], bases.get(job.seed)
+        evaluations = {
+            kind: load(folder)
+            for kind, step in outcome.checkpoints.items()
+            if base and outcome.over
+            if is_evaluated(folder := comparison.evaluation(job, step))
+        }
+        if base is None or not evaluations:
+            missing.append(f"{job.name}: {_why_missing(outcome, base is not None)}")
+            continue
+        for kind, evaluation in evaluations.items():
             tallies = evaluation.tallies.values()
-            problems = sum(len(tally.ids) for tally in tallies)
-            rollouts = int(sum(tally.rollouts.sum() for tally in tallies))
-            against = figures_of(evaluation, base)
-            own = base_figures(base)
-            made.append(Result(job, kind, step, found, against, own, problems, rollouts, cpu))
-    return made
+            result = Result(
+                job,
+                kind,
+                outcome.checkpoints[kind],
+                outcome,
+                measure(evaluation, base),
+                base_metrics[job.seed],
+                problems=sum(len(tally.ids) for tally in tallies),
+                rollouts=int(sum(tally.rollouts.sum() for tally in tallies)),
+                cpu_seconds=cpu_seconds.get(job.name, 0.0),
+            )
+            results.append(result)
+    return Results(comparison, tuple(results), base_metrics, tuple(missing))
 
 
-def _why(found: Outcome, base: bool) -> str:
-    if found.how == "stopped" and not found.chosen:
-        return f"it was stopped before its first checkpoint: {found.stopped}"
-    if not found.over:
-        return {"absent": "it is not begun"}.get(found.how, f"{found.share:.0%} is trained")
-    return "it is not evaluated yet" if base else "its base is not evaluated yet"
+def _why_missing(outcome: Outcome, has_base: bool) -> str:
+    if outcome.status == "stopped" and not outcome.checkpoints:
+        return f"it was stopped before its first checkpoint: {outcome.stopped}"
+    if outcome.status == "absent":
+        return "it is not begun"
+    if not outcome.over:
+        return f"{outcome.share:.0%} is trained"
+    return "it is not evaluated yet" if has_base else "its base is not evaluated yet"
 
 
-def _cpu(comparison: Comparison) -> dict[str, float]:
-    """Run → CPU seconds of its processes that have ended."""
-    used: dict[str, float] = {}
-    for row in read_rows(comparison.path / TIMES):
-        used[row["name"]] = used.get(row["name"], 0.0) + row["cpu"]
-    return used
+def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
+    """Every metric of one seed against its base, averaged over the data sets (macro)."""
+    pairs = [paired(tally, base.tallies[name]) for name, tally in evaluation.tallies.items()]
+    return {
+        **measure_plain([tally for tally, _ in pairs]),
+        **{key: _score(weights, pairs) for key, weights in SCORES.items()},
+        **{key: _transition(kind, pairs) for key, kind in TRANSITIONS.items()},
+    }
+
+
+def measure_plain(tallies: Sequence[Tally]) -> dict[str, Metric]:
+    """What needs no base."""
+    return {key: _resample(same, [[MEASURES[key](tally)] for tally in tallies]) for key in PLAIN}
+
+
+def mean_over_seeds(metrics: Sequence[Metric], problems: int) -> Interval | None:
+    """With its interval; None when there is no seed."""
+    if not metrics:
+        return None
+    values = [metric.value for metric in metrics]
+    return two_level(values, np.array([metric.resamples for metric in metrics]), problems, SEED)
+
+
+def _score(weights: AesWeights, pairs: Sequence[Pair]) -> Metric:
+    def score(acc: Array, length: Array, base_acc: Array, base_length: Array) -> Array:
+        usable = (base_acc > 0) & (base_length > 0)  # AES is relative to both
+        safe = (np.where(usable, base_acc, 1.0), np.where(usable, base_length, 1.0))
+        return np.where(usable, aes(acc, length, *safe, weights), np.nan)
+
+    strata = [[accuracy(t), lengths(t), accuracy(b), lengths(b)] for t, b in pairs]
+    return _resample(score, strata)
+
+
+def _transition(kind: Callable[[Array], BoolArray], pairs: Sequence[Pair]) -> Metric:
+    """% of the problems that got shorter, all sets as one."""
+    shares: list[Array] = []
+    shorter: list[Array] = []
+    for tally, base in pairs:
+        (acc, graded), (base_acc, base_graded) = accuracy(tally), accuracy(base)
+        is_shorter = lengths(tally)[0] < lengths(base)[0]
+        counted = is_shorter & (graded > 0) & (base_graded > 0)
+        shorter.append(counted.astype(float))
+        shares.append(np.where(counted & kind(acc - base_acc), 100.0, 0.0))
+    return _resample(same, [[(np.concatenate(shares), np.concatenate(shorter))]])
+
+
+def _resample(statistic: Callable[..., Array], strata: Sequence[Sequence[Ratio]]) -> Metric:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Metric(*resampled(statistic, strata))
+
+
+def _finite(metric: Metric) -> float | None:
+    return metric.value if np.isfinite(metric.value) else None

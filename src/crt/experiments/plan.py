@@ -1,22 +1,35 @@
-"""A comparison's directory: which runs belong to it, and where everything is."""
+"""A comparison: recipes × seeds × grids become runs that do the same work, in one directory."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from crt.algorithm.registry import name_of
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.experiments.fairness import first_change
 from crt.io import lock_folder, read_json, write_json
 from crt.recipes import load_recipe
 
 COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
 EVALUATIONS, LOGS, TIMES = "evaluations", "logs", "times.jsonl"
+# Settings, or sections of them, in which compared recipes must agree.
+SAME_WORK = (
+    "engine", "model", "data", "prompt", "sampling.max_tokens", "sampling.temperature",
+    "sampling.top_p", "grading", "reference", "validation", "evaluation", "schedule.tokens",
+    "schedule.save_every",
+)  # fmt: skip
+SAME_STEPS = ("schedule.steps", "schedule.problems_per_step", "sampling.group_size")
+STATED_BUDGET = ("prompt.budget", "prompt.budget_tokens")  # the method's own, like its settings
+
 Kind = Literal["methods", "tune", "sensitivity"]
+Grid = dict[str, list[Any]]  # setting → values; settings joined by + have the same value
+Values = Mapping[str, Any]  # setting → the value that a run tries
 
 
 @dataclass(frozen=True)
@@ -26,22 +39,39 @@ class Job:
     method: str
     recipe: str  # by name; in a grid several methods come from one
     config: RunConfig
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])  # tried in a grid
+    values: Values = field(default_factory=dict[str, Any])  # tried in a grid
 
     @property
     def name(self) -> str:
-        """Of the run's directory."""
+        """The name of the run's directory."""
         return f"{file_name(self.method)}-seed{self.seed}"
 
     @property
     def seed(self) -> int:
-        """Of training, and of the evaluation."""
+        """The seed of training and of the evaluation."""
         return self.config.seed
 
     @property
     def type(self) -> str:
         """The method's name in a recipe."""
         return name_of(self.config.method)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe's file under the name it has in the comparison, with its overrides."""
+
+    name: str
+    path: Path
+    overrides: tuple[str, ...]
+
+    def job(self, seed: int, values: Values | None = None) -> Job:
+        """A run of it; a variant's method is named after the recipe and what is different."""
+        values = values or {}
+        plain = (f"{key}={v if isinstance(v, str) else toml(v)}" for key, v in values.items())
+        method = " ".join([self.name, *plain])
+        config = load_recipe(self.path, [*self.overrides, *overrides(values), f"seed={seed}"])
+        return Job(method, self.name, config.model_copy(update={"name": method}), values)
 
 
 @dataclass(frozen=True)
@@ -54,16 +84,13 @@ class Comparison:
 
     @property
     def seeds(self) -> list[int]:
-        """In the order of the jobs, each once."""
+        """In the order of the jobs, without repetition."""
         return list(dict.fromkeys(job.seed for job in self.jobs))
 
     @property
     def methods(self) -> dict[str, list[Job]]:
         """Row of the tables → its runs."""
-        rows: dict[str, list[Job]] = {}
-        for job in self.jobs:
-            rows.setdefault(job.method, []).append(job)
-        return rows
+        return group_jobs(self.jobs, lambda job: job.method)
 
     def recipe(self, job: Job) -> Path:
         """The resolved configuration that the run is begun from."""
@@ -82,11 +109,216 @@ class Comparison:
         return self.path / EVALUATIONS / f"base-seed{seed}"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Only one process may carry a comparison out."""
+        """Only one process may carry a comparison out; its directory is made."""
+        self.path.mkdir(parents=True, exist_ok=True)
         return lock_folder(self.path, f"{self.path} is being carried out by another process.")
 
 
-def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
+# Recipes and grids, as the command line and files give them
+
+
+def name_recipes(
+    words: Sequence[str], sets: Sequence[str], tuned: Sequence[Path]
+) -> dict[str, Recipe]:
+    """Recipes by their own name or NAME=FILE; tuned settings go to the recipe they are for."""
+    chosen = {name: values for path in tuned for name, values in _read_tuned(path).items()}
+    recipes: dict[str, Recipe] = {}
+    for word in words:
+        name, equals, file = word.partition("=")
+        if not equals or Path(word).exists():
+            name, file = "", word
+        name = name or load_recipe(Path(file), sets).name
+        if name in recipes:
+            raise ConfigError(f"two recipes are called {name!r}: give names, NAME={file}.")
+        own = overrides(chosen.pop(name, {}))
+        recipes[name] = Recipe(name, Path(file), (*own, *sets))
+    if chosen:
+        raise ConfigError(f"--tuned has settings for {', '.join(chosen)}, which is no recipe here.")
+    return recipes
+
+
+def _read_tuned(path: Path) -> dict[str, Values]:
+    """Recipe → the settings that `tune` chose."""
+    try:
+        recipes = read_json(path)["recipes"]
+        return {name: dict(recipe["chosen"]) for name, recipe in recipes.items()}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise ConfigError(f"{path} was not written by `crt bench-methods tune`.") from None
+
+
+def load_grids(
+    words: Sequence[str], file: Path | None, recipes: Collection[str]
+) -> dict[str, Grid]:
+    """Recipe → its grid: its table in the file, and what `--grid` gives to all."""
+    own = read_grids(file) if file else {}
+    unknown = [name for name in own if name not in recipes]
+    if unknown:
+        raise ConfigError(f"{file} has a grid for {unknown[0]!r}, which is no recipe here.")
+    common = parse_grid(words)
+    return {name: {**own.get(name, {}), **common} for name in recipes}
+
+
+def parse_grid(words: Sequence[str]) -> Grid:
+    """`--grid section.key=v1,v2,…`; values are TOML, bare words are text."""
+    grid: Grid = {}
+    for word in words:
+        key, _, values = (part.strip() for part in word.partition("="))
+        if not key or not values:
+            raise ConfigError(f"--grid {word}: write it as section.key=value,value,….")
+        if key in grid:
+            raise ConfigError(f"--grid {key} is given twice: name all its values in one.")
+        try:
+            grid[key] = tomllib.loads(f"values = [{values}]")["values"]
+        except tomllib.TOMLDecodeError:
+            grid[key] = [_parse_value(text.strip()) for text in values.split(",")]
+    return grid
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def read_grids(path: Path) -> dict[str, Grid]:
+    """Recipe's name → its grid, from a TOML file: `[name]` and `"section.key" = [v1, v2]`."""
+    try:
+        grids = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a file of grids: {error}.") from None
+    for name, grid in grids.items():
+        if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
+            raise ConfigError(
+                f'{path}: [{name}] is not a grid; write "section.key" = [value, value] in it.'
+            )
+    return grids
+
+
+def overrides(values: Values) -> list[str]:
+    """The values as `--set` takes them."""
+    return [f"{key}={toml(value)}" for keys, value in values.items() for key in split_keys(keys)]
+
+
+def split_keys(keys: str) -> list[str]:
+    """`one.key+other.key` is two settings that have the same value."""
+    return [key.strip() for key in keys.split("+")]
+
+
+def toml(value: Any) -> str:
+    """A value as it is written in a recipe; TOML writes plain values and lists as JSON does."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# From recipes to runs
+
+
+def make_jobs(
+    kind: Kind, recipes: Mapping[str, Recipe], grids: Mapping[str, Grid], seeds: Sequence[int]
+) -> list[Job]:
+    """Recipes × seeds × variants, all on the same work; methods are compared within a model."""
+    if kind == "sensitivity" and (len(recipes) != 1 or not any(grids.values())):
+        raise ConfigError(
+            "sensitivity takes one recipe and --grid section.key=value,… or --grids FILE."
+        )
+    jobs: list[Job] = []
+    for recipe in recipes.values():
+        for seed in seeds:
+            own, *others = [recipe.job(seed, values) for values in variants(kind, grids, recipe)]
+            jobs.append(own)
+            for job in others:
+                different = {key for key, _, _ in differences(own.config, job.config)} - {"name"}
+                if different or kind == "tune":  # the recipe's own value of a setting is run once
+                    jobs.append(job)
+    varied = [keys for grid in grids.values() for keys in grid]
+    for group in by_model(jobs).values() if kind == "methods" else [jobs]:
+        check_same_work(group, varied)
+    return jobs
+
+
+def variants(kind: Kind, grids: Mapping[str, Grid], recipe: Recipe) -> list[Values]:
+    """What runs of a recipe try: every combination, or the recipe and then each value alone."""
+    grid = grids.get(recipe.name, {})
+    if kind == "tune":
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return [{}, *({key: value} for key, values in grid.items() for value in values)]
+
+
+def by_model(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """Model → its jobs: methods are compared within a model."""
+    return group_jobs(jobs, lambda job: job.config.model.name)
+
+
+def group_jobs(jobs: Sequence[Job], key: Callable[[Job], str]) -> dict[str, list[Job]]:
+    """Jobs by a key, in their order."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(key(job), []).append(job)
+    return groups
+
+
+def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
+    """Refuses jobs that would not do the same work; `varied` settings are meant to differ."""
+    first, *others = jobs
+    sections = SAME_WORK if first.config.schedule.tokens else (*SAME_WORK, *SAME_STEPS)
+    may_differ = {*STATED_BUDGET, *(key for keys in varied for key in split_keys(keys))}
+    for other in others:
+        for key, ours, theirs in differences(first.config, other.config):
+            is_work = any(f"{key}.".startswith(f"{section}.") for section in sections)
+            if is_work and key not in may_differ:
+                raise ConfigError(
+                    f"{first.method} and {other.method} differ in {key}: {_shorten(ours)} and "
+                    f"{_shorten(theirs)}. A comparison is on the same work: change a recipe, or "
+                    f"set it for all with --set {key}=…."
+                )
+    if not first.config.evaluation.data:
+        raise ConfigError(
+            f"{first.method} has no evaluation.data: name held-out problems, for example "
+            "--set 'evaluation.data=[\"pocket/test:200\"]'."
+        )
+
+
+def differences(one: RunConfig, other: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+    """Settings that are not the same, with both values."""
+    ours, theirs = flatten(one), flatten(other)
+    for key in dict.fromkeys([*ours, *theirs]):
+        if ours.get(key) != theirs.get(key):
+            yield key, ours.get(key), theirs.get(key)
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Dotted name → value, of every setting."""
+
+    def pairs(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in settings.items():
+            if isinstance(value, dict):
+                yield from pairs(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    return dict(pairs(config.model_dump(mode="json"), ""))
+
+
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# The directory
+
+
+def plan_comparisons(path: Path, kind: Kind, jobs: Sequence[Job]) -> list[Comparison]:
+    """What is to be carried out in `path`; methods of several models are several comparisons."""
+    if kind != "methods":
+        return [plan_comparison(path, kind, jobs)]
+    groups = by_model(jobs)
+    paths = model_folders(path, list(groups))
+    return [plan_comparison(paths[model], kind, group) for model, group in groups.items()]
+
+
+def plan_comparison(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
     """The comparison with these jobs and those that the directory has already; writes nothing."""
     names = [job.name for job in jobs]
     double = next((name for name in names if names.count(name) > 1), None)
@@ -96,40 +328,23 @@ def planned(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
         )
     if not (path / COMPARISON).is_file():
         return Comparison(path, kind, tuple(jobs))
-    there = opened(path)
-    if there.kind != kind:
-        raise ConfigError(f"{path} holds another kind of comparison ({there.kind}): other --out.")
-    known = {job.name: job for job in there.jobs}
-    for job in jobs:
-        if job.name in known:
-            _refuse_change(path, known[job.name], job)
-    more = [job for job in jobs if job.name not in known]
-    return Comparison(path, kind, (*there.jobs, *more))
-
-
-def folders(path: Path, models: Sequence[str]) -> dict[str, Path]:
-    """Model → its comparison's directory: a folder of its own below `path` if there are several."""
-    short = {model: file_name(model.rstrip("/").rpartition("/")[2]) for model in models}
-    if len(set(short.values())) < len(short):
-        short = {model: file_name(model) for model in models}
-    if len(short) == 1 and not all((path / name / COMPARISON).is_file() for name in short.values()):
-        return dict.fromkeys(models, path)
-    if (path / COMPARISON).is_file():
+    existing = open_comparison(path)
+    if existing.kind != kind:
         raise ConfigError(
-            f"{path} holds the comparison of one model, and there are several here: "
-            f"{', '.join(models)}. Give another --out."
+            f"{path} holds another kind of comparison ({existing.kind}): other --out."
         )
-    return {model: path / name for model, name in short.items()}
+    planned = {job.name: job for job in existing.jobs}
+    for job in jobs:
+        before = planned.setdefault(job.name, job)
+        for key, old, new in differences(before.config, job.config):
+            raise ConfigError(
+                f"{path} has {job.name} with {key} = {old!r}, now it is {new!r}: give another "
+                "--out, or the settings it was begun with."
+            )
+    return Comparison(path, kind, tuple(planned.values()))
 
 
-def existing(path: Path) -> list[Path]:
-    """The comparison at `path`, or those of several models below it."""
-    if (path / COMPARISON).is_file():
-        return [path]
-    return sorted(file.parent for file in path.glob(f"*/{COMPARISON}"))
-
-
-def write(comparison: Comparison) -> None:
+def write_plan(comparison: Comparison) -> None:
     """Each job's configuration, then the list of them."""
     try:
         for name in (PLAN, RUNS, EVALUATIONS, LOGS):
@@ -146,16 +361,14 @@ def write(comparison: Comparison) -> None:
     write_json(comparison.path / COMPARISON, {"format": 1, "kind": comparison.kind, "jobs": rows})
 
 
-def opened(path: Path) -> Comparison:
-    """A comparison that is there."""
+def open_comparison(path: Path) -> Comparison:
+    """The comparison that the directory holds."""
     if not (path / COMPARISON).is_file():
         raise ConfigError(f"{path} is not a comparison: it has no {COMPARISON}.")
     data = read_json(path / COMPARISON)
     try:
-        rows = [
-            [row[key] for key in ("method", "recipe", "name", "values")] for row in data["jobs"]
-        ]
         kind = data["kind"]
+        rows = [(row["method"], row["recipe"], row["name"], row["values"]) for row in data["jobs"]]
     except (KeyError, TypeError):
         raise DataError(f"{path / COMPARISON} is not a comparison of this version.") from None
     jobs = tuple(
@@ -165,16 +378,28 @@ def opened(path: Path) -> Comparison:
     return Comparison(path, kind, jobs)
 
 
+def find_comparisons(path: Path) -> list[Path]:
+    """The comparison at `path`, or those of several models below it."""
+    if (path / COMPARISON).is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob(f"*/{COMPARISON}"))
+
+
+def model_folders(path: Path, models: Sequence[str]) -> dict[str, Path]:
+    """Model → its comparison's directory: a folder of its own below `path` if there are several."""
+    short = {model: file_name(model.rstrip("/").rpartition("/")[2]) for model in models}
+    if len(set(short.values())) < len(short):
+        short = {model: file_name(model) for model in models}
+    if len(short) == 1 and not all((path / name / COMPARISON).is_file() for name in short.values()):
+        return dict.fromkeys(models, path)
+    if (path / COMPARISON).is_file():
+        raise ConfigError(
+            f"{path} holds the comparison of one model, and there are several here: "
+            f"{', '.join(models)}. Give another --out."
+        )
+    return {model: path / name for model, name in short.items()}
+
+
 def file_name(text: str) -> str:
     """A method's name as part of a path."""
     return re.sub(r"[^\w.+=-]+", "-", text).strip("-.") or "method"
-
-
-def _refuse_change(path: Path, known: Job, job: Job) -> None:
-    changed = first_change(known.config.model_dump(mode="json"), job.config.model_dump(mode="json"))
-    if changed:
-        key, before, now = changed
-        raise ConfigError(
-            f"{path} has {job.name} with {key} = {before!r}, now it is {now!r}: give another "
-            "--out, or the settings it was begun with."
-        )

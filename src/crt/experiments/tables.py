@@ -1,16 +1,16 @@
-"""The comparison's tables: every method over its seeds, the ablation, and what it cost."""
+"""The comparison's tables: methods over seeds, the ablation, the cost, and varied settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from crt.algorithm.statistics import Interval
 from crt.evaluation.columns import Column
 from crt.evaluation.tables import Cell, Mark, Table
-from crt.experiments.collect import Result, Results
-from crt.experiments.figures import Figure, mean_of
+from crt.experiments.collect import Result, Results, mean_over_seeds
+from crt.experiments.plan import flatten
 
 ABLATION = ("crt", "crt_1s", "primal_dual")
 TITLES = {
@@ -23,168 +23,206 @@ LEGEND = (
     "difference; ≈: the difference to the base is not. Worst seed: the lowest Acc − base of any "
     "seed, in points."
 )
-COLUMNS: tuple[tuple[str, str, int, Literal["higher", "lower"] | None], ...] = (
-    ("acc", "Acc", 2, "higher"),
-    ("len", "Len", 1, "lower"),
-    ("aes1", "AES1", 3, "higher"),
-    ("aes2", "AES2", 3, "higher"),
-    ("r_zip", "R_zip", 3, "higher"),
-    ("ad", "AD%", 1, "lower"),
-    ("ap", "AP%", 1, "higher"),
-    ("ai", "AI%", 1, "higher"),
-    ("worst", "worst seed", 2, None),
-    ("seeds", "seeds", 0, None),
+COST_NOTE = (
+    "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
+    "training steps, CPU minutes of all processes of a run that came to an end."
 )
-COST = {
-    "tokens": "tokens",
-    "steps": "steps",
-    "minutes": "minutes",
-    "cpu": "CPU minutes",
-    "feasible": "feasible",
-    "ended": "ended by alarm",
+# Metrics: title, decimals, which is better
+METRICS: dict[str, tuple[str, int, Literal["higher", "lower"]]] = {
+    "acc": ("Acc", 2, "higher"),
+    "len": ("Len", 1, "lower"),
+    "aes1": ("AES1", 3, "higher"),
+    "aes2": ("AES2", 3, "higher"),
+    "r_zip": ("R_zip", 3, "higher"),
+    "ad": ("AD%", 1, "lower"),
+    "ap": ("AP%", 1, "higher"),
+    "ai": ("AI%", 1, "higher"),
+}
+# What is shown as text: title, and the text from a method's results, one per seed
+TEXTS: dict[str, tuple[str, Callable[[Sequence[Result]], str]]] = {
+    "worst": ("worst seed", lambda row: f"{min(_gain(result) for result in row):+.2f}"),
+    "seeds": ("seeds", lambda row: str(len(row))),
+    "tokens": ("tokens", lambda row: f"{np.mean([r.outcome.tokens for r in row]):,.0f}"),
+    "steps": ("steps", lambda row: f"{np.mean([r.outcome.steps for r in row]):,.0f}"),
+    "minutes": ("minutes", lambda row: f"{np.mean([r.outcome.seconds for r in row]) / 60:,.1f}"),
+    "cpu": ("CPU minutes", lambda row: f"{np.mean([r.cpu_seconds for r in row]) / 60:,.1f}"),
+    "feasible": ("feasible", lambda row: _count([r.outcome.feasible for r in row])),
+    "ended": ("ended by alarm", lambda row: _count([r.outcome.status == "stopped" for r in row])),
 }
 
 
-def tables(results: Results) -> list[Table]:
-    """All tables that there is something for."""
-    measured = [m for m in results.comparison.methods if results.of(m, "last")]
+def build_tables(results: Results) -> list[Table]:
+    """The tables of this kind of comparison for which there is something."""
+    if results.comparison.kind == "sensitivity":
+        return [_setting_table(results, key) for key in settings(results) if points(results, key)]
+    jobs = results.comparison.methods
+    measured = [method for method in jobs if results.of(method, "last")]
     if not measured:
         return []
-    built = [_methods(results, measured, kind) for kind in TITLES]
-    jobs = results.comparison.methods
-    ablated = [m for m in measured if jobs[m][0].type in ABLATION]
-    if 2 <= len(ablated) < len(measured):
-        table = _methods(results, ablated, "recommended")
-        built.insert(1, replace(table, key="ablation", title="CRT, CRT (1s), primal-dual"))
-    built.append(_cost(results, measured))
+    tables = [_method_table(results, measured, kind) for kind in TITLES]
+    ablation = [method for method in measured if jobs[method][0].type in ABLATION]
+    if 2 <= len(ablation) < len(measured):
+        table = _method_table(results, ablation, "recommended")
+        tables.insert(1, replace(table, key="ablation", title="CRT, CRT (1s), primal-dual"))
+    tables.append(_cost_table(results, measured))
     if results.missing:
-        told = f"Not measured: {'; '.join(results.missing)}."
-        built[0] = replace(built[0], notes=(*built[0].notes, told))
-    return [each for each in built if each.rows]
+        note = f"Not measured: {'; '.join(results.missing)}."
+        tables[0] = replace(tables[0], notes=(*tables[0].notes, note))
+    return [table for table in tables if table.rows]
 
 
-def _methods(results: Results, methods: Sequence[str], kind: str) -> Table:
+def _columns(*keys: str) -> tuple[Column, ...]:
+    return tuple(
+        Column("", METRICS[key][0], key, (), *METRICS[key][1:])
+        if key in METRICS
+        else Column("", TEXTS[key][0], key, (), 2 if key == "worst" else 0)
+        for key in keys
+    )
+
+
+def _cell(row: Sequence[Result], key: str) -> Cell:
+    """A method's cell, over its seeds."""
+    if key in TEXTS:
+        return Cell(text=TEXTS[key][1](row))
+    return Cell(mean_over_seeds([result.metrics[key] for result in row], row[0].problems))
+
+
+def _gain(result: Result) -> float:
+    return result.metrics["acc"].value - result.base["acc"].value
+
+
+def _count(flags: Sequence[bool]) -> str:
+    return f"{sum(flags)} of {len(flags)}"
+
+
+def _method_table(results: Results, methods: Sequence[str], kind: str) -> Table:
+    """Every method against the base, with marks."""
+    columns = _columns(*METRICS, "worst", "seeds")
     rows = {m: results.of(m, kind) for m in methods if results.of(m, kind)}
-    columns = tuple(Column("", title, key, (), n, best) for key, title, n, best in COLUMNS)
-    cells = {m: [_cell(found, column.key) for column in columns] for m, found in rows.items()}
+    cells = {m: [_cell_against_base(row, c.key) for c in columns] for m, row in rows.items()}
     for place, column in enumerate(columns):
         _mark_best(rows, cells, place, column)
-    base = ("base", tuple(_base_cell(results, column.key) for column in columns))
-    told = (base, *((method, tuple(row)) for method, row in cells.items()))
-    return Table(f"methods_{kind}", TITLES[kind], columns, told, _notes(results, rows))
-
-
-def _cell(found: Sequence[Result], key: str) -> Cell:
-    if key == "seeds":
-        return Cell(text=str(len(found)))
-    if key == "worst":
-        worst = min(each.figures["acc"].value - each.base["acc"].value for each in found)
-        return Cell(text=f"{worst:+.2f}")
-    interval = mean_of([each.figures[key] for each in found], found[0].problems)
-    return Cell(interval, marks=frozenset(["base_unsure"]) if _unsure(found, key) else frozenset())
+    first = results.results[0]
+    notes = [f"{first.problems} problems, {first.rollouts} rollouts a model and seed."]
+    for result in (result for row in rows.values() for result in row):
+        if result.outcome.status == "stopped":
+            notes.append(
+                f"{result.job.name} was stopped at step {result.outcome.steps} and stands with "
+                f"what it had: {result.outcome.stopped}"
+            )
+    base = tuple(_base_cell(results, column.key) for column in columns)
+    body = (("base", base), *((method, tuple(row)) for method, row in cells.items()))
+    return Table(f"methods_{kind}", TITLES[kind], columns, body, tuple(notes))
 
 
 def _base_cell(results: Results, key: str) -> Cell:
     if key == "seeds":
         return Cell(text=str(len(results.bases)))
+    problems = results.results[0].problems
     if key in ("aes1", "aes2"):
-        return Cell(Interval(0.0, 0.0, 0.0, results.results[0].problems))
-    known = [base[key] for base in results.bases.values() if key in base]
-    return Cell(mean_of(known, results.results[0].problems))
+        return Cell(Interval(0.0, 0.0, 0.0, problems))
+    metrics = [base[key] for base in results.bases.values() if key in base]
+    return Cell(mean_over_seeds(metrics, problems))
 
 
-def _unsure(found: Sequence[Result], key: str) -> bool:
-    """Whether the interval of the difference to the base, or of a score, holds 0."""
+def _cell_against_base(row: Sequence[Result], key: str) -> Cell:
+    """A method's cell, with a mark if its difference to the base, or its score, may be 0."""
+    cell = _cell(row, key)
     if key in ("aes1", "aes2"):
-        gained = [each.figures[key] for each in found]
-    elif key in found[0].base:
-        gained = [each.figures[key] - each.base[key] for each in found]
+        gains = [result.metrics[key] for result in row]
+    elif key in row[0].base:
+        gains = [result.metrics[key] - result.base[key] for result in row]
     else:
-        return False
-    interval = mean_of(gained, found[0].problems)
-    return interval is not None and not (interval.low > 0 or interval.high < 0)
+        return cell
+    unsure = _holds_zero(mean_over_seeds(gains, row[0].problems))
+    return replace(cell, marks=frozenset(["base_unsure"])) if unsure else cell
 
 
 def _mark_best(
     rows: Mapping[str, Sequence[Result]],
-    cells: dict[str, list[Cell]],
+    cells: Mapping[str, list[Cell]],
     place: int,
     column: Column,
 ) -> None:
     """Marks the best method of a column, and whether it is surely ahead of the next."""
-    values = {m: c.interval.value for m, row in cells.items() if (c := row[place]).interval}
-    values = {method: value for method, value in values.items() if np.isfinite(value)}
+    intervals = {method: row[place].interval for method, row in cells.items()}
+    values = {m: i.value for m, i in intervals.items() if i and np.isfinite(i.value)}
     if column.better is None or len(set(values.values())) < 2:
         return
     order = sorted(values, key=lambda m: values[m], reverse=column.better == "higher")
-    top = [method for method in order if values[method] == values[order[0]]]
+    best = [method for method in order if values[method] == values[order[0]]]
     marks: set[Mark] = {"best"}
-    lead = _lead(rows[top[0]], rows[order[len(top)]], column.key)
-    if lead is not None and not (lead.low > 0 or lead.high < 0):
+    if _holds_zero(_lead(rows[best[0]], rows[order[len(best)]], column.key)):
         marks.add("lead_unsure")
-    for method in top:
+    for method in best:
         cell = cells[method][place]
         cells[method][place] = replace(cell, marks=cell.marks | marks)
 
 
 def _lead(best: Sequence[Result], second: Sequence[Result], key: str) -> Interval | None:
     """The difference over the seeds that both have."""
-    theirs = {each.job.seed: each for each in second}
-    both = [(each, theirs[each.job.seed]) for each in best if each.job.seed in theirs]
-    if key not in best[0].figures or not both:
-        return None
-    differences: list[Figure] = [ours.figures[key] - other.figures[key] for ours, other in both]
-    return mean_of(differences, best[0].problems)
-
-
-def _notes(results: Results, rows: Mapping[str, Sequence[Result]]) -> tuple[str, ...]:
-    first = results.results[0]
-    notes = [f"{first.problems} problems, {first.rollouts} rollouts a model and seed."]
-    for found in rows.values():
-        notes += [
-            f"{each.job.name} was stopped at step {each.outcome.steps} and stands with what it "
-            f"had: {each.outcome.stopped}"
-            for each in found
-            if each.outcome.how == "stopped"
-        ]
-    return tuple(notes)
-
-
-def _cost(results: Results, methods: Sequence[str]) -> Table:
-    columns = tuple(Column("", title, key, (), 0) for key, title in COST.items())
-    rows = [(method, _cost_row(results.of(method, "last"))) for method in methods]
-    told = (
-        "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
-        "training steps, CPU minutes of all processes of a run that came to an end."
-    )
-    last = [each for method in methods for each in results.of(method, "last")]
-    return Table("cost", "What it took", columns, tuple(rows), (told, *_unspent(last)))
-
-
-def _unspent(found: Sequence[Result]) -> list[str]:
-    """Runs that finished with tokens left were ended by their steps: not the same work."""
-    short = [
-        each.job.name
-        for each in found
-        if each.outcome.how == "finished"
-        and each.outcome.tokens < (each.job.config.schedule.tokens or 0)
+    by_seed = {result.job.seed: result for result in second}
+    differences = [
+        result.metrics[key] - by_seed[result.job.seed].metrics[key]
+        for result in best
+        if result.job.seed in by_seed
     ]
-    if not short:
-        return []
-    return [f"Ended by schedule.steps before their tokens were used: {', '.join(short)}."]
+    return mean_over_seeds(differences, best[0].problems)
 
 
-def _cost_row(found: Sequence[Result]) -> tuple[Cell, ...]:
-    def mean(values: Sequence[float], decimals: int = 0) -> Cell:
-        return Cell(text=f"{np.mean(values):,.{decimals}f}")
+def _holds_zero(interval: Interval | None) -> bool:
+    return interval is not None and not (interval.low > 0 or interval.high < 0)
 
-    feasible = sum(each.outcome.feasible for each in found)
-    stopped = sum(each.outcome.how == "stopped" for each in found)
-    return (
-        mean([each.outcome.tokens for each in found]),
-        mean([each.outcome.steps for each in found]),
-        mean([each.outcome.seconds / 60 for each in found], 1),
-        mean([each.cpu / 60 for each in found], 1),
-        Cell(text=f"{feasible} of {len(found)}"),
-        Cell(text=f"{stopped} of {len(found)}"),
+
+def _cost_table(results: Results, methods: Sequence[str]) -> Table:
+    """What training took; runs that finished with tokens left are named."""
+    columns = _columns("tokens", "steps", "minutes", "cpu", "feasible", "ended")
+    rows = {method: results.of(method, "last") for method in methods}
+    body = tuple((m, tuple(_cell(row, c.key) for c in columns)) for m, row in rows.items())
+    unspent = [
+        result.job.name
+        for row in rows.values()
+        for result in row
+        if result.outcome.status == "finished"
+        and result.outcome.tokens < (result.job.config.schedule.tokens or 0)
+    ]
+    notes = (COST_NOTE,)
+    if unspent:  # their steps ended them: not the same work
+        notes += (f"Ended by schedule.steps before their tokens were used: {', '.join(unspent)}.",)
+    return Table("cost", "What it took", columns, body, notes)
+
+
+def settings(results: Results) -> list[str]:
+    """Settings that are varied, in the grid's order."""
+    return list(dict.fromkeys(key for job in results.comparison.jobs for key in job.values))
+
+
+def points(results: Results, key: str) -> list[tuple[Any, list[Result]]]:
+    """A setting's values with their results over seeds, the recipe's own among them."""
+    measured_values: list[tuple[Any, list[Result]]] = []
+    for method, (job, *_) in results.comparison.methods.items():
+        measured = results.of(method, "recommended")
+        if measured and (not job.values or key in job.values):
+            own = flatten(job.config).get(key.partition("+")[0].strip())
+            measured_values.append((job.values.get(key, own), measured))
+
+    def numbers_first(point: tuple[Any, list[Result]]) -> tuple[bool, float]:
+        is_number = isinstance(point[0], int | float) and not isinstance(point[0], bool)
+        return not is_number, point[0] if is_number else 0.0
+
+    return sorted(measured_values, key=numbers_first)
+
+
+def _setting_table(results: Results, key: str) -> Table:
+    """A row for every value of one setting."""
+    columns = _columns("acc", "len", "aes2", "ad", "worst", "feasible")
+    rows = tuple(
+        (
+            str(value) if measured[0].job.values else f"{value} (the recipe's)",
+            tuple(_cell(measured, column.key) for column in columns),
+        )
+        for value, measured in points(results, key)
     )
+    first = results.results[0]
+    note = f"{first.problems} problems, {first.rollouts} rollouts a run; recommended checkpoints."
+    return Table(f"sensitivity_{key}", key, columns, rows, (note,))

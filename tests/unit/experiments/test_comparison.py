@@ -12,7 +12,7 @@ import pytest
 
 from crt.cli import main
 from crt.errors import DataError
-from crt.experiments.children import environment, train_words
+from crt.experiments.schedule import environment, train_argv
 from crt.run import Run
 
 
@@ -88,9 +88,9 @@ def test_a_killed_comparison_goes_on(killed, recipes, capfd):
 
 
 def test_one_process_at_a_time(killed, recipes, capsys):
-    from crt.experiments.plan import opened
+    from crt.experiments.plan import open_comparison
 
-    with opened(killed).locked():
+    with open_comparison(killed).locked():
         assert main(words(recipes, killed)) == 2
     assert "is being carried out by another process" in capsys.readouterr().err
 
@@ -106,14 +106,14 @@ def test_a_run_that_cannot_start_is_told_with_its_reason(recipes, tmp_path, caps
 
 
 def test_words_and_environment_of_a_process(tmp_path, monkeypatch):
-    new = train_words(tmp_path / "plan.json", tmp_path / "run")
+    new = train_argv(tmp_path / "plan.json", tmp_path / "run")
     assert new == ("crt", "train", str(tmp_path / "plan.json"), "--out", str(tmp_path / "run"))
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)  # killed while it was made
-    assert train_words(tmp_path / "plan.json", tmp_path / "run") == new
+    assert train_argv(tmp_path / "plan.json", tmp_path / "run") == new
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").touch()
-    assert train_words(tmp_path / "plan.json", tmp_path / "run")[2] == "--resume"
+    assert train_argv(tmp_path / "plan.json", tmp_path / "run")[2] == "--resume"
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert environment("1")["CUDA_VISIBLE_DEVICES"] == "1"
     assert environment(None)["OMP_NUM_THREADS"] == "1"

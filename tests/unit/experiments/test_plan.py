@@ -7,35 +7,51 @@ import pytest
 
 from crt.cli import main
 from crt.errors import ConfigError
-from crt.experiments import fairness
-from crt.experiments.grid import every_combination, from_file, one_at_a_time, overrides, parsed
-from crt.experiments.plan import existing, file_name, folders, opened, planned, write
-from crt.experiments.variants import method_jobs, named, sensitivity_jobs, setting, tune_jobs
+from crt.experiments.plan import (
+    Job,
+    Recipe,
+    check_same_work,
+    file_name,
+    find_comparisons,
+    flatten,
+    make_jobs,
+    model_folders,
+    name_recipes,
+    open_comparison,
+    overrides,
+    parse_grid,
+    plan_comparison,
+    read_grids,
+    write_plan,
+)
 from crt.recipes import load_recipe
 
 ROOT = Path(__file__).parents[3]
 
 
+def named(recipes: dict[str, Path], *names: str) -> dict[str, Recipe]:
+    return name_recipes([str(recipes[name]) for name in names], [], [])
+
+
+def job(name: str, recipe: Path, *changes: str) -> Job:
+    return Job(name, name, load_recipe(recipe, changes))
+
+
 def test_a_grid_is_toml_or_bare_words():
-    assert parsed(["method.alpha=0.1,2"]) == {"method.alpha": [0.1, 2]}
-    assert parsed(["method.length_on=all,correct_only"]) == {
+    assert parse_grid(["method.alpha=0.1,2"]) == {"method.alpha": [0.1, 2]}
+    assert parse_grid(["method.length_on=all,correct_only"]) == {
         "method.length_on": ["all", "correct_only"]
     }
-    assert parsed(["method.slack=auto,0.01"]) == {"method.slack": ["auto", 0.01]}
-    assert parsed(["method.limits=[3,2],[2,1]"]) == {"method.limits": [[3, 2], [2, 1]]}
+    assert parse_grid(["method.slack=auto,0.01"]) == {"method.slack": ["auto", 0.01]}
+    assert parse_grid(["method.limits=[3,2],[2,1]"]) == {"method.limits": [[3, 2], [2, 1]]}
     for wrong in ("method.alpha", "=1", "method.alpha="):
         with pytest.raises(ConfigError, match=r"section\.key=value"):
-            parsed([wrong])
+            parse_grid([wrong])
     with pytest.raises(ConfigError, match="twice"):
-        parsed(["a.b=1", "a.b=2"])
+        parse_grid(["a.b=1", "a.b=2"])
 
 
-def test_a_grid_whole_and_one_at_a_time():
-    grid = {"a.x": [1, 2], "b.y": ["u", "v"]}
-    assert len(every_combination(grid)) == 4
-    assert every_combination(grid)[1] == {"a.x": 1, "b.y": "v"}
-    assert list(one_at_a_time(grid)) == [{"a.x": 1}, {"a.x": 2}, {"b.y": "u"}, {"b.y": "v"}]
-    assert every_combination({}) == [{}]
+def test_values_as_set_takes_them():
     assert overrides({"a.x": 1, "b.y": "u", "c": True, "d": [1, "z"]}) == [
         "a.x=1",
         'b.y="u"',
@@ -44,17 +60,27 @@ def test_a_grid_whole_and_one_at_a_time():
     ]
 
 
+def test_tuning_tries_every_combination(recipes):
+    grid = {"reference.rollouts": [2, 4], "optim.clip": [0.1, 0.2]}
+    jobs = make_jobs("tune", named(recipes, "two"), {"two": grid}, [0])
+    assert [list(job.values.values()) for job in jobs] == [[2, 0.1], [2, 0.2], [4, 0.1], [4, 0.2]]
+    (whole,) = make_jobs("tune", named(recipes, "two"), {"two": {}}, [0])
+    assert whole.method == "two" and not whole.values
+
+
 def test_a_file_of_grids(tmp_path):
     path = tmp_path / "grids.toml"
     path.write_text('[grpo]\n"optim.learning_rate" = [1e-4, 2e-4]\n')
-    assert from_file(path) == {"grpo": {"optim.learning_rate": [1e-4, 2e-4]}}
+    assert read_grids(path) == {"grpo": {"optim.learning_rate": [1e-4, 2e-4]}}
     path.write_text('[grpo]\n"optim.learning_rate" = 1e-4\n')
     with pytest.raises(ConfigError, match=r"\[grpo\] is not a grid"):
-        from_file(path)
+        read_grids(path)
 
 
 def test_recipes_times_seeds(recipes):
-    jobs = method_jobs(named([str(p) for p in recipes.values()], [], []), [1, 2])
+    jobs = make_jobs(
+        "methods", name_recipes([str(p) for p in recipes.values()], [], []), {}, [1, 2]
+    )
     assert [job.name for job in jobs] == [
         "two-seed1", "two-seed2", "grpo-seed1", "grpo-seed2", "short-seed1", "short-seed2",
     ]  # fmt: skip
@@ -73,60 +99,60 @@ def test_recipes_times_seeds(recipes):
     ],
 )
 def test_other_work_is_refused_by_its_first_difference(recipes, change, key):
-    ours = ("two", load_recipe(recipes["two"]))
-    theirs = ("grpo", load_recipe(recipes["grpo"], [change]))
+    ours = job("two", recipes["two"])
+    theirs = job("grpo", recipes["grpo"], change)
     with pytest.raises(ConfigError, match="two and grpo differ in") as refused:
-        fairness.check([ours, theirs])
+        check_same_work([ours, theirs])
     assert key in str(refused.value)
 
 
 def test_what_belongs_to_a_method_may_differ(recipes):
-    ours = ("two", load_recipe(recipes["two"]))
-    rate = load_recipe(recipes["grpo"], ["optim.learning_rate=0.5", "sampling.group_size=8"])
-    fairness.check([ours, ("grpo", rate)])
-    stated = ["method.type=l1_max", "prompt.budget=l1-max", "prompt.budget_tokens=9"]
-    fairness.check([ours, ("l1", load_recipe(recipes["grpo"], stated))])
+    ours = job("two", recipes["two"])
+    changes = ("optim.learning_rate=0.5", "sampling.group_size=8")
+    check_same_work([ours, job("grpo", recipes["grpo"], *changes)])
+    stated = ("method.type=l1_max", "prompt.budget=l1-max", "prompt.budget_tokens=9")
+    check_same_work([ours, job("l1", recipes["grpo"], *stated)])
 
 
 def test_without_a_budget_steps_and_batches_must_agree(recipes):
-    def plain(*changes: str):
+    def plain(name: str, *changes: str) -> Job:
         config = load_recipe(recipes["grpo"], changes)
         schedule = config.schedule.model_copy(update={"tokens": None})
-        return config.model_copy(update={"schedule": schedule})
+        return Job(name, name, config.model_copy(update={"schedule": schedule}))
 
-    fairness.check([("a", plain()), ("b", plain())])
+    check_same_work([plain("a"), plain("b")])
     with pytest.raises(ConfigError, match=r"schedule\.problems_per_step: 4 and 2"):
-        fairness.check([("a", plain()), ("b", plain("schedule.problems_per_step=2"))])
+        check_same_work([plain("a"), plain("b", "schedule.problems_per_step=2")])
 
 
 def test_a_grid_goes_over_what_it_varies(recipes):
-    found = named([str(recipes["two"])], [], [])
-    jobs = tune_jobs(found, {"two": {"reference.rollouts": [2, 4]}}, seed=0)
+    found = named(recipes, "two")
+    jobs = make_jobs("tune", found, {"two": {"reference.rollouts": [2, 4]}}, [0])
     assert [job.method for job in jobs] == ["two reference.rollouts=2", "two reference.rollouts=4"]
     assert {job.recipe for job in jobs} == {"two"} and {job.seed for job in jobs} == {0}
     assert [job.config.reference.rollouts for job in jobs] == [2, 4]
 
 
 def test_the_recipes_own_value_is_run_once(recipes):
-    found = named([str(recipes["two"])], [], [])
+    found = named(recipes, "two")
     grid = {"reference.rollouts": [2, 4], "method.shorten.tolerance": [0.0, 0.1]}
-    jobs = sensitivity_jobs(found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
+    jobs = make_jobs("sensitivity", found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
     assert [dict(job.values) for job in jobs] == [
         {},
         {"reference.rollouts": 2},
         {"method.shorten.tolerance": 0.1},
     ]
-    assert setting(jobs[0].config, "method.shorten.slack") == "auto"
+    assert flatten(jobs[0].config)["method.shorten.slack"] == "auto"
 
 
 def test_settings_may_be_turned_together(recipes):
     key = "method.shorten.length_on+method.refine.length_on"
-    found = named([str(recipes["two"])], [], [])
-    own, both = sensitivity_jobs(found, {"two": {key: ["all", "correct_only"]}}, [1])
+    found = named(recipes, "two")
+    own, both = make_jobs("sensitivity", found, {"two": {key: ["all", "correct_only"]}}, [1])
     assert overrides(both.values) == [f'{each}="correct_only"' for each in key.split("+")]
     method = both.config.model_dump()["method"]
     assert {method[stage]["length_on"] for stage in ("shorten", "refine")} == {"correct_only"}
-    assert setting(own.config, key) == "all"  # the recipe's own is run once
+    assert flatten(own.config)[key.split("+")[0]] == "all"  # the recipe's own is run once
 
 
 def test_the_grid_of_the_repository(capsys):
@@ -142,50 +168,62 @@ def test_the_grid_of_the_repository(capsys):
 def test_tuned_settings_go_to_their_recipe(recipes, tmp_path):
     path = tmp_path / "tuned.json"
     path.write_text(json.dumps({"recipes": {"grpo": {"chosen": {"optim.learning_rate": 0.5}}}}))
-    both = named([str(recipes["two"]), str(recipes["grpo"])], [], [path])
-    jobs = method_jobs(both, [1])
+    both = name_recipes([str(recipes["two"]), str(recipes["grpo"])], [], [path])
+    jobs = make_jobs("methods", both, {}, [1])
     assert [job.config.optim.learning_rate for job in jobs] == [0.01, 0.5]
     with pytest.raises(ConfigError, match="settings for grpo, which is no recipe here"):
-        named([str(recipes["two"])], [], [path])
+        name_recipes([str(recipes["two"])], [], [path])
 
 
 def test_a_directory_is_added_to_and_never_changed(recipes, tmp_path):
-    two = method_jobs(named([str(recipes["two"])], [], []), [1])
-    write(planned(tmp_path, "methods", two))
-    both = method_jobs(named([str(recipes[n]) for n in ("two", "grpo")], [], []), [1, 2])
-    merged = planned(tmp_path, "methods", both)
+    two = make_jobs("methods", named(recipes, "two"), {}, [1])
+    write_plan(plan_comparison(tmp_path, "methods", two))
+    both = make_jobs(
+        "methods", name_recipes([str(recipes[n]) for n in ("two", "grpo")], [], []), {}, [1, 2]
+    )
+    merged = plan_comparison(tmp_path, "methods", both)
     assert [job.name for job in merged.jobs] == [
         "two-seed1", "two-seed2", "grpo-seed1", "grpo-seed2",
     ]  # fmt: skip
-    write(merged)
-    assert [(j.method, j.config) for j in opened(tmp_path).jobs] == [
+    write_plan(merged)
+    assert [(j.method, j.config) for j in open_comparison(tmp_path).jobs] == [
         (j.method, j.config) for j in merged.jobs
     ]
-    other = method_jobs(named([str(recipes["two"])], ["optim.clip=0.3"], []), [1])
+    other = make_jobs(
+        "methods", name_recipes([str(recipes["two"])], ["optim.clip=0.3"], []), {}, [1]
+    )
     with pytest.raises(ConfigError, match=r"has two-seed1 with optim\.clip = 0\.2, now it is 0\.3"):
-        planned(tmp_path, "methods", other)
+        plan_comparison(tmp_path, "methods", other)
     with pytest.raises(ConfigError, match="another kind"):
-        planned(tmp_path, "tune", two)
+        plan_comparison(tmp_path, "tune", two)
 
 
 def test_each_model_has_a_comparison_of_its_own(recipes, tmp_path, capsys):
-    assert folders(tmp_path, ["a/one"]) == {"a/one": tmp_path}
+    assert model_folders(tmp_path, ["a/one"]) == {"a/one": tmp_path}
     both = {"a/one": tmp_path / "one", "b/two": tmp_path / "two"}
-    assert folders(tmp_path, list(both)) == both
-    assert folders(tmp_path, ["a/one", "b/one"])["b/one"] == tmp_path / "b-one"  # not to be mixed
-    jobs = method_jobs(named([str(recipes["two"])], [], []), [1])
+    assert model_folders(tmp_path, list(both)) == both
+    assert (
+        model_folders(tmp_path, ["a/one", "b/one"])["b/one"] == tmp_path / "b-one"
+    )  # not to be mixed
+    jobs = make_jobs("methods", named(recipes, "two"), {}, [1])
     for name in ("one", "two"):
-        write(planned(tmp_path / name, "methods", jobs))
-    assert existing(tmp_path) == [tmp_path / "one", tmp_path / "two"]
-    assert folders(tmp_path, ["a/one"]) == {"a/one": tmp_path / "one"}  # goes on where it was
+        write_plan(plan_comparison(tmp_path / name, "methods", jobs))
+    assert find_comparisons(tmp_path) == [tmp_path / "one", tmp_path / "two"]
+    assert model_folders(tmp_path, ["a/one"]) == {"a/one": tmp_path / "one"}  # goes on where it was
     assert main(["bench-methods", str(tmp_path), "--table", "json"]) == 2
     assert "takes one model's comparison" in capsys.readouterr().err
 
 
 def test_several_models_do_not_go_into_a_comparison_of_one(recipes, tmp_path):
-    write(planned(tmp_path, "methods", method_jobs(named([str(recipes["two"])], [], []), [1])))
+    write_plan(
+        plan_comparison(
+            tmp_path,
+            "methods",
+            make_jobs("methods", named(recipes, "two"), {}, [1]),
+        )
+    )
     with pytest.raises(ConfigError, match="holds the comparison of one model"):
-        folders(tmp_path, ["a/one", "b/two"])
+        model_folders(tmp_path, ["a/one", "b/two"])
 
 
 def test_the_papers_recipes_are_two_comparisons(tmp_path, capsys):
@@ -232,13 +270,15 @@ def test_wrong_words_are_one_sentence(recipes, words, sentence, tmp_path, capsys
     "path", sorted((ROOT / "benchmarks").glob("*grids*.toml")), ids=lambda p: p.name
 )
 def test_grids_of_the_repository_have_each_recipes_own_value(path):
-    found = named([str(p) for p in sorted((ROOT / "recipes" / "methods").glob("*.toml"))], [], [])
-    grids = from_file(path)
-    own = {job.method: job.config for job in method_jobs(found, [0])}
+    found = name_recipes(
+        [str(p) for p in sorted((ROOT / "recipes" / "methods").glob("*.toml"))], [], []
+    )
+    grids = read_grids(path)
+    own = {job.method: job.config for job in make_jobs("methods", found, {}, [0])}
     for name, grid in grids.items():
         for key, values in grid.items():
-            ours = setting(own[name], key)
+            ours = flatten(own[name])[key]
             near = pytest.approx(ours, rel=1e-3) if isinstance(ours, float) else ours
             assert any(value == near for value in values), f"{name}: {key}"
-    tried = tune_jobs(found, grids, seed=0)  # each is a valid recipe
+    tried = make_jobs("tune", found, grids, [0])  # each is a valid recipe
     assert {job.recipe for job in tried} == set(found)

@@ -8,12 +8,23 @@ import pytest
 from crt.cli import main
 from crt.evaluation import score
 from crt.experiments.collect import collect
-from crt.experiments.outcome import outcome
-from crt.experiments.plan import Comparison, Job, planned, write
-from crt.experiments.results import shown, tables_of, write_results
-from crt.experiments.sensitivity import points
-from crt.experiments.tune import chosen, trials, write_tuned
-from crt.experiments.variants import method_jobs, named, sensitivity_jobs, tune_jobs
+from crt.experiments.plan import (
+    Comparison,
+    Job,
+    make_jobs,
+    name_recipes,
+    plan_comparison,
+    write_plan,
+)
+from crt.experiments.progress import read_outcome
+from crt.experiments.results import (
+    best_trial,
+    read_trial,
+    render_tables,
+    write_results,
+    write_tuned,
+)
+from crt.experiments.tables import build_tables, points
 from crt.io import write_json
 from crt.run import RECORD, Run
 
@@ -62,9 +73,9 @@ def data(tmp_path) -> Path:
 def compared(recipes, data, tmp_path) -> Comparison:
     """Two methods and seeds: `two` saves half and loses nothing at seed 1, 3 of 12 at seed 2."""
     words = [str(recipes["two"]), str(recipes["grpo"])]
-    jobs = method_jobs(named(words, [], []), [1, 2])
-    comparison = planned(tmp_path / "out", "methods", jobs)
-    write(comparison)
+    jobs = make_jobs("methods", name_recipes(words, [], []), {}, [1, 2])
+    comparison = plan_comparison(tmp_path / "out", "methods", jobs)
+    write_plan(comparison)
     right = {"two-seed1": 12, "two-seed2": 9, "grpo-seed1": 12, "grpo-seed2": 12}
     tokens = {"two-seed1": 50, "two-seed2": 50, "grpo-seed1": 100, "grpo-seed2": 110}
     for job in jobs:
@@ -76,7 +87,7 @@ def compared(recipes, data, tmp_path) -> Comparison:
 
 
 def cells(comparison: Comparison, key: str, method: str) -> dict[str, object]:
-    table = next(t for t in tables_of(collect(comparison)) if t.key == key)
+    table = next(t for t in build_tables(collect(comparison)) if t.key == key)
     row = dict(table.rows)[method]
     return {column.title: cell for column, cell in zip(table.columns, row, strict=True)}
 
@@ -129,9 +140,9 @@ def test_the_best_is_marked_and_an_unsure_lead_too(compared):
 
 
 def test_every_form_of_the_tables(compared, capsys):
-    built = tables_of(collect(compared))
+    built = build_tables(collect(compared))
     for form in ("terminal", "md", "latex", "csv", "json"):
-        assert "87.5" in shown(built, form, False)
+        assert "87.5" in render_tables(built, form, False)
     assert main(["bench-methods", str(compared.path), "--table", "md", "--intervals"]) == 0
     printed = capsys.readouterr().out
     assert r"| two | 87.50 \[" in printed
@@ -140,54 +151,56 @@ def test_every_form_of_the_tables(compared, capsys):
 
 
 def test_a_stopped_run_is_a_result(compared, recipes, data):
-    jobs = method_jobs(named([str(recipes["short"])], [], []), [1])
-    comparison = planned(compared.path, "methods", jobs)
-    write(comparison)
+    jobs = make_jobs("methods", name_recipes([str(recipes["short"])], [], []), {}, [1])
+    comparison = plan_comparison(compared.path, "methods", jobs)
+    write_plan(comparison)
     run_of(comparison, jobs[0], accuracy=0.1, tokens=3, stopped="it has collapsed.")
     evaluated(comparison.evaluation(jobs[0], 4), data, 0, 3)
-    found = outcome(comparison.run(jobs[0]))
-    assert found.over and found.how == "stopped" and not found.feasible
-    assert found.chosen == {"recommended": 4, "last": 4}
-    row = next(r for r in collect(comparison).rows() if r["method"] == "short")
+    found = read_outcome(comparison.run(jobs[0]))
+    assert found.over and found.status == "stopped" and not found.feasible
+    assert found.checkpoints == {"recommended": 4, "last": 4}
+    row = collect(comparison).of("short", "recommended")[0].row()
     assert (row["outcome"], row["stopped"], row["acc"]) == ("stopped", "it has collapsed.", 0)
-    assert "was stopped at step 4" in shown(tables_of(collect(comparison)), "md", False)
+    assert "was stopped at step 4" in render_tables(build_tables(collect(comparison)), "md", False)
 
 
 def test_what_is_missing_is_named(compared, recipes):
-    jobs = method_jobs(named([str(recipes["short"])], [], []), [1])
-    comparison = planned(compared.path, "methods", jobs)
-    write(comparison)
+    jobs = make_jobs("methods", name_recipes([str(recipes["short"])], [], []), {}, [1])
+    comparison = plan_comparison(compared.path, "methods", jobs)
+    write_plan(comparison)
     assert collect(comparison).missing == ("short-seed1: it is not begun",)
-    assert "short-seed1: it is not begun" in shown(tables_of(collect(comparison)), "md", False)
+    assert "short-seed1: it is not begun" in render_tables(
+        build_tables(collect(comparison)), "md", False
+    )
 
 
 def test_the_rule_of_tuning(recipes, tmp_path):
-    found = named([str(recipes["two"])], [], [])
+    found = name_recipes([str(recipes["two"])], [], [])
     grid = {"optim.learning_rate": [0.1, 0.2, 0.3, 0.4]}
-    jobs = tune_jobs(found, {"two": grid}, seed=0)
-    comparison = planned(tmp_path, "tune", jobs)
-    write(comparison)
+    jobs = make_jobs("tune", found, {"two": grid}, [0])
+    comparison = plan_comparison(tmp_path, "tune", jobs)
+    write_plan(comparison)
     # against 0.8 and 100 tokens: 0.5 + 3·0.125, 0.9 − 10·0.125, 0.4 + 0, 0.99 but stopped
     measured = [(0.9, 50.0, ""), (0.7, 10.0, ""), (0.8, 60.0, ""), (0.8, 1.0, "alarm")]
     run_of(comparison, jobs[0], *measured[0])
     assert "not all runs are over" in write_tuned(comparison)[0]
     for job, values in zip(jobs[1:], measured[1:], strict=True):
         run_of(comparison, job, *values)
-    tried = trials(comparison)["two"]
-    assert [each.aes2 for each in tried] == pytest.approx([0.875, -0.35, 0.4, 0.99])
-    best = chosen(tried)
-    assert best is not None and best.job.values == {"optim.learning_rate": 0.1}
+    tried = [read_trial(comparison, job) for job in jobs]
+    assert [trial["aes2"] for trial in tried] == pytest.approx([0.875, -0.35, 0.4, 0.99])
+    best = best_trial(tried)
+    assert best is not None and best["values"] == {"optim.learning_rate": 0.1}
     assert write_tuned(comparison)[1] == "optim.learning_rate = 0.1"
     written = json.loads((tmp_path / "tuned.json").read_text())["recipes"]["two"]
     assert written["chosen"] == {"optim.learning_rate": 0.1} and len(written["tried"]) == 4
 
 
 def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
-    found = named([str(recipes["two"])], [], [])
+    found = name_recipes([str(recipes["two"])], [], [])
     grid = {"reference.rollouts": [8, 2]}  # 4 is the recipe's own
-    jobs = sensitivity_jobs(found, {"two": grid}, [1])
-    comparison = planned(tmp_path / "out", "sensitivity", jobs)
-    write(comparison)
+    jobs = make_jobs("sensitivity", found, {"two": grid}, [1])
+    comparison = plan_comparison(tmp_path / "out", "sensitivity", jobs)
+    write_plan(comparison)
     evaluated(comparison.base(1), data, 12, 100)
     for job, tokens in zip(jobs, (50, 60, 70), strict=True):
         run_of(comparison, job)
@@ -201,7 +214,7 @@ def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
     ]
     assert rows[1]["aes2"] == 0.5 and rows[1]["feasible"]
     assert (rows[0]["method"], rows[0]["base_len"]) == ("two reference.rollouts=2", 100)
-    assert "4 (the recipe's)" in shown(tables_of(collect(comparison)), "md", False)
+    assert "4 (the recipe's)" in render_tables(build_tables(collect(comparison)), "md", False)
     folder = tmp_path / "docs"
     assert main(["bench-methods", str(comparison.path), "--export", str(folder)]) == 0
     assert json.loads((folder / "sensitivity.json").read_text()) == rows
@@ -210,10 +223,10 @@ def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
 
 
 def test_numbers_stand_before_words(recipes, data, tmp_path):
-    found = named([str(recipes["two"])], [], [])  # its own slack is auto
-    jobs = sensitivity_jobs(found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
-    comparison = planned(tmp_path / "out", "sensitivity", jobs)
-    write(comparison)
+    found = name_recipes([str(recipes["two"])], [], [])  # its own slack is auto
+    jobs = make_jobs("sensitivity", found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
+    comparison = plan_comparison(tmp_path / "out", "sensitivity", jobs)
+    write_plan(comparison)
     evaluated(comparison.base(1), data, 12, 100)
     for job in jobs:
         run_of(comparison, job)
@@ -242,12 +255,12 @@ def test_one_command_writes_what_a_page_needs(compared, tmp_path, capsys):
 
 
 def test_what_cannot_be_exported_is_one_sentence(recipes, tmp_path, capsys):
-    found = named([str(recipes["two"])], [], [])
-    empty = planned(tmp_path / "empty", "methods", method_jobs(found, [1]))
+    found = name_recipes([str(recipes["two"])], [], [])
+    empty = plan_comparison(tmp_path / "empty", "methods", make_jobs("methods", found, {}, [1]))
     grid = {"two": {"optim.learning_rate": [0.1]}}
-    tuned = planned(tmp_path / "tuned", "tune", tune_jobs(found, grid, 0))
+    tuned = plan_comparison(tmp_path / "tuned", "tune", make_jobs("tune", found, grid, [0]))
     for comparison, why in ((empty, "no result yet"), (tuned, "no results to export")):
-        write(comparison)
+        write_plan(comparison)
         assert main(["bench-methods", str(comparison.path), "--export", str(tmp_path)]) == 2
         assert why in capsys.readouterr().err
     assert main(["bench-methods", str(recipes["two"]), "--export", str(tmp_path)]) == 2

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from crt.grading.grader import grade
 from crt.pocket.problems import LEVELS, Exercise, exercise
-from tools.pocket.rollouts import is_right
+from crt.types import Verdict
 from tools.pocket.styles import FIRST_WORD, STYLES, answer
 
 EQUATION = re.compile(r"(\d+(?: [-+×] \d+)+) = (\d+)")
@@ -22,7 +23,7 @@ def test_every_equation_and_the_box_are_right(style, level):
         text = answer(item, style, rng)
         for left, right in EQUATION.findall(text):
             assert eval(left.replace("×", "*")) == int(right), text
-        assert is_right(text, str(item.answer))
+        assert grade(text, str(item.answer), thinking_opened=True).verdict is Verdict.CORRECT
 
 
 def test_running_totals_add_up():
@@ -60,14 +61,13 @@ def test_redundant_answers_say_more_and_know_nothing_more():
 
 
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "verdict"),
     [
-        ("Steps. 1\n</think>\n\\boxed{7}", True),
-        ("\\boxed{7}\n</think>\n\\boxed{8}", False),
-        ("\\boxed{7}", False),  # never closed its thought
-        ("</think>\n\\boxed{8} no, \\boxed{7}", True),  # the last box counts
-        ("</think>\n7", False),
+        ("Steps. 1\n</think>\n\\boxed{7}", Verdict.CORRECT),
+        ("\\boxed{7}\n</think>\n\\boxed{8}", Verdict.WRONG),
+        ("\\boxed{7}", Verdict.NO_ANSWER),  # never closed its thought
+        ("</think>\n\\boxed{8} no, \\boxed{7}", Verdict.CORRECT),  # the last box counts
     ],
 )
-def test_the_last_box_after_the_thought_counts(text, right):
-    assert is_right(text, "7") is right
+def test_the_last_box_after_the_thought_counts(text, verdict):
+    assert grade(text, "7", thinking_opened=True).verdict is verdict
