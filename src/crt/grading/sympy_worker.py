@@ -1,18 +1,18 @@
 """The worker process: settles with sympy what algebra leaves open.
 
-`python -m crt.grading.sympy_worker` reads one JSON request per line and writes one JSON reply per
-line. What our grammar cannot read goes through math-verify's parser. Two expressions are the same
-if their difference vanishes to 180 digits at every point that is tried: math-verify's own
-comparison rounds to six digits (1/2004! would be 1/2006!).
+The parent starts `python -m crt.grading.sympy_worker FD SECONDS MB` and sends one JSON request per
+message over the connection FD. What our grammar cannot read goes through math-verify's parser. Two
+expressions are the same if their difference vanishes to 180 digits at every point that is tried:
+math-verify's own comparison rounds to six digits (1/2004! would be 1/2006!).
 """
 
 import contextlib
 import json
-import os
 import resource
 import signal
 import sys
 from fractions import Fraction
+from multiprocessing.connection import Connection
 from typing import Any
 
 import sympy
@@ -39,34 +39,33 @@ _FUNCTIONS = {
 }
 
 
-def serve(deadline_seconds: float, memory_mb: int) -> None:
-    """Answers requests until the input ends; the process ends itself if it is left alone."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # a stray print is no reply
+def serve(connection: Connection, deadline_seconds: float, memory_mb: int) -> None:
+    """Answers requests until the parent is gone; the process ends itself if it is left alone."""
     parse_latex("1")  # loads a grammar, which takes seconds: before the first deadline
     with contextlib.suppress(ValueError, OSError):  # not every system can limit
         resource.setrlimit(resource.RLIMIT_AS, (memory_mb * 2**20, memory_mb * 2**20))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    replies.write('{"ready": true}\n')
-    for line in sys.stdin:
-        signal.alarm(int(deadline_seconds) + 5)
-        reply = reply_to(json.loads(line))
-        signal.alarm(0)
-        replies.write(json.dumps(reply) + "\n")
+    connection.send_bytes(b'{"ready": true}')
+    with contextlib.suppress(EOFError):
+        while True:
+            request = json.loads(connection.recv_bytes())
+            signal.alarm(int(deadline_seconds) + 5)
+            connection.send_bytes(json.dumps(reply_to(request)).encode())
+            signal.alarm(0)
 
 
 def reply_to(request: dict[str, Any]) -> dict[str, Any]:
-    """The reply to one request: `equal` and a reason, or `ungraded` with a reason."""
+    """The reply to one request: a reason, and `equal` where there is a verdict."""
     try:
         comparison = verify_math(**request, oracle=same_value)
     except GoldUnread as error:
-        return {"ungraded": f"the gold cannot be read: {error}"}
+        return {"reason": f"the gold cannot be read: {error}"}
     except MemoryError:
-        return {"ungraded": "out of memory"}
+        return {"reason": "out of memory"}
     except RecursionError:
-        return {"ungraded": "nested too deeply"}
+        return {"reason": "nested too deeply"}
     except Exception as error:  # sympy raises nearly anything on odd input: unknown, not wrong
-        return {"ungraded": f"{type(error).__name__} in symbolic work"}
+        return {"reason": f"{type(error).__name__} in symbolic work"}
     return {"equal": bool(comparison.equal), "reason": f"{comparison.reason} (symbolic)"}
 
 
@@ -202,4 +201,4 @@ def same_number(answer: Any, gold: Any) -> bool | None:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), int(sys.argv[2]))
+    serve(Connection(int(sys.argv[1])), float(sys.argv[2]), int(sys.argv[3]))

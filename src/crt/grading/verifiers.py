@@ -1,18 +1,20 @@
-"""Is a prediction the gold answer? Mathematics and multiple choice, one function each.
+"""Is a response right? What a verifier takes and gives, mathematics and multiple choice.
 
 Decided in microseconds where algebra is enough, else left open: True and False are proofs, None
-means that it takes symbolic work.
+means that it takes symbolic work, which `grader` has done by its workers.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crt.grading import equality
 from crt.grading.equality import Oracle, Rules
-from crt.grading.extract import BLANK
+from crt.grading.extract import BLANK, extract
 from crt.grading.latex import normalise
 from crt.grading.parser import Node, parse
+from crt.types import Problem, Verdict
 
 MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
 
@@ -22,6 +24,45 @@ _KIND_NAMES = {
     **{"matrix": "a matrix", "relation": "an equation or inequality", "ratio": "a ratio"},
     **{"word": "words", "unread": "something unreadable"},
 }
+
+
+class Item(NamedTuple):
+    """A response and the problem it answers; `thinking_opened`: the prompt ended in `<think>`."""
+
+    text: str
+    problem: Problem
+    thinking_opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A verdict with the extracted answer and the reason."""
+
+    verdict: Verdict
+    extracted: str | None
+    reason: str
+
+
+class Pair(NamedTuple):
+    """What a verdict depends on: the cache's key, and a worker's request."""
+
+    prediction: str
+    gold: str
+    options: tuple[str, ...]
+    tolerance: float | None
+    percent: bool
+
+
+def extract_pair(item: Item) -> Grade | Pair:
+    """What has to be compared, or the grade where nothing has."""
+    problem = item.problem
+    if not problem.answer.strip():
+        return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
+    prediction, reason = extract(item.text, item.thinking_opened)
+    if prediction is None:
+        return Grade(Verdict.NO_ANSWER, None, reason)
+    percent = bool(problem.question) and asks_percent(problem.question)
+    return Pair(prediction, problem.answer, problem.options, problem.tolerance, percent)
 
 
 class GoldUnread(ValueError):

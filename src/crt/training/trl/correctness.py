@@ -3,7 +3,7 @@
 from typing import Any
 
 from crt.data.prompts import Prompt
-from crt.grading.grader import item_of
+from crt.grading.grader import Item
 from crt.sampling.models import LoadedModel
 from crt.sampling.policy import decode_response
 from crt.training.context import RunContext
@@ -33,7 +33,7 @@ class Correctness:
         tokenizer, eos_token_ids = self.policy.tokenizer, self.policy.files.eos_token_ids
         texts = [decode_response(tokenizer, ids, eos_token_ids) for ids in completion_ids]
         grades = self.context.grader.grade_many(
-            item_of(text, self.problems[name], self.opens_thinking[name])
+            Item(text, self.problems[name], self.opens_thinking[name])
             for text, name in zip(texts, problem_id, strict=True)
         )
         log_extra("problem_id", list(problem_id))
