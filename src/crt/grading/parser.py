@@ -1,9 +1,11 @@
 """LaTeX answers as trees: what is written, before anything is computed."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, reduce
+from operator import add, mul
+from typing import Any, NamedTuple
 
 from crt.grading.latex import Token, join_thousands, normalise, tokenise, words
 from crt.grading.units import SCALES, may_be_unit
@@ -61,6 +63,46 @@ def kinds(tree: Node) -> set[str]:
     """The kinds of nodes in a tree, and the names of its functions."""
     nodes = all_nodes(tree)
     return {node.kind for node in nodes} | {node.text for node in nodes if node.kind == "call"}
+
+
+class NotAValue(ValueError):
+    """A tree is not one value, or it is too large to compute here."""
+
+
+def combine(
+    node: Node,
+    parts: list[Any],
+    number: Callable[[Fraction], Any],
+    name: Callable[[str], Any],
+    power: Callable[[Any, Any, Node], Any],
+    call: Callable[[str, list[Any]], Any],
+) -> Any:
+    """A node's value from its parts' values, in any arithmetic: exact, of bounds, or sympy's."""
+    match node.kind:
+        case "number":
+            return number(node.number)
+        case "base":
+            return number(Fraction(int(node.text, int(node.number))))
+        case "name":
+            return name(node.text)
+        case "neg":
+            return number(Fraction(-1)) * parts[0]
+        case "add":
+            return reduce(add, parts)
+        case "mul":
+            return reduce(mul, parts)
+        case "div":
+            return parts[0] / parts[1]
+        case "pow":
+            return power(parts[0], parts[1], node.parts[1])
+        case "call":
+            return call(node.text, parts)
+        case "unit" if node.text == "%":
+            return number(Fraction(1, 100)) * parts[0]
+        case "unit" if node.text == "degree":
+            return number(Fraction(1, 180)) * name("pi") * parts[0]
+        case _:
+            raise NotAValue(node.kind)
 
 
 class Parsed(NamedTuple):
