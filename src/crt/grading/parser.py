@@ -128,10 +128,10 @@ def _parse_tokens(tokens: list[Token]) -> Node | None:
     try:
         parser = Parser(list(tokens))
         tree = parser.answer()
-        parser.expect_end()
     except (Unreadable, ZeroDivisionError, OverflowError):
         return None
-    return tree if _depth(tree) <= MAX_DEPTH else None
+    complete = parser.position == len(tokens)
+    return tree if complete and _depth(tree) <= MAX_DEPTH else None
 
 
 def _depth(node: Node) -> int:
@@ -169,10 +169,8 @@ _LABELS = {"angle", "triangle", "measuredangle"}
 _STARTS = _GREEK | _ACCENTS | _LABELS
 _STARTS |= {"frac", "sqrt", "binom", r"\{", "lfloor", "lceil", "begin", "emptyset"}
 _FUNCTION_NAMES = set("fghFGHPN")  # followed by a bracket these are functions, not factors
-_COUNTS = [
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
-    *("ten", "eleven", "twelve"),
-]
+_COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_COUNTS += ("ten", "eleven", "twelve")
 _SINGLE_LETTER_UNITS = set("msghlLNJWKCFAVt")
 _CLOSINGS = {"(": (")", "]"), "[": ("]", ")")}
 _MATRICES = {"pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"}
@@ -212,10 +210,6 @@ class Parser:
         if not text:
             raise Unreadable(f"expected {texts}, not {self.next.text!r}")
         return text
-
-    def expect_end(self) -> None:
-        if self.position < len(self.tokens):
-            raise Unreadable(f"left over: {self.next.text!r}")
 
     def enter(self) -> None:
         self.depth += 1
@@ -328,31 +322,25 @@ class Parser:
     def at_factor(self) -> bool:
         """Can the next token begin a factor that stands beside another one?"""
         token = self.next
-        match token.kind:
-            case "number" | "name" | "function":
-                return True
-            case "letter":
-                return token.text not in _SINGLE_LETTER_UNITS
-            case "sign":
-                return token.text in "([{" or (token.text == "|" and self.bars == 0)
-            case _:
-                return token.kind == "command" and token.text in _STARTS
+        if token.kind == "letter":
+            return token.text not in _SINGLE_LETTER_UNITS
+        if token.kind == "sign":
+            return token.text in "([{" or (token.text == "|" and self.bars == 0)
+        is_start = token.kind == "command" and token.text in _STARTS
+        return is_start or token.kind in ("number", "name", "function")
 
     def adjacent(self, left: Node) -> Node:
         """Two factors side by side: a mixed number (1 1/2, 1\\frac12) or a product."""
         whole = left.number.denominator == 1 and left.kind == "number"
-        if self.next.kind == "number" and self.tokens[self.position - 1].text not in ")]}":
-            if not (whole and self.next.spaced):
-                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
-            upper = self.factor()
-            self.expect("/")
-            right = Node("div", (upper, self.factor()))
-            if not _is_proper_fraction(right):
-                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
-            return Node("add", (left, right))
-        is_fraction = self.next.text == "frac"
+        token, after = self.next, self.tokens[self.position - 1].text
         right = self.factor()
-        if whole and is_fraction and _is_proper_fraction(right):
+        if token.kind == "number" and after not in ")]}":
+            self.expect("/")
+            right = Node("div", (right, self.factor()))
+            if not (whole and token.spaced and _is_proper_fraction(right)):
+                raise Unreadable(f"two numbers side by side at {token.text!r}")
+            return Node("add", (left, right))
+        if whole and token.text == "frac" and _is_proper_fraction(right):
             return Node("add", (left, right))
         return _multiplied(left, right)
 
@@ -432,9 +420,7 @@ class Parser:
         elif self.next.text not in ("overline", "bar") or self.next.spaced:
             return number(value)
         self.take()
-        self.expect("{")
-        digits = self.take().text
-        self.expect("}")
+        digits = self.braced()
         if not digits.isdigit() or len(digits) > 60:
             raise Unreadable("not digits that repeat")
         places = len(token.text.partition(".")[2])
@@ -443,17 +429,16 @@ class Parser:
     def named(self, text: str) -> Node:
         """A variable with its subscript and primes, or a function such as f(x)."""
         if self.accept("_"):
-            text += "_" + self.subscript()
+            text += "_" + (self.braced() if self.next.text == "{" else self.take().text)
         while self.accept("'"):
             text += "'"
         if text[0] in _FUNCTION_NAMES and self.next.text == "(":
             return Node("call", (self.atom(),), text)
         return name(text)
 
-    def subscript(self) -> str:
-        """A subscript as it is written: it names, it is not computed."""
-        if not self.accept("{"):
-            return self.take().text
+    def braced(self) -> str:
+        """A group as it is written: it names, it is not computed."""
+        self.expect("{")
         text, depth = "", 1
         while depth:
             token = self.take()
@@ -540,12 +525,11 @@ class Parser:
 
     def matrix(self) -> Node:
         r"""The rows of `\begin{pmatrix} … \end{pmatrix}`; all must be of one length."""
-        kind = self.environment()
+        kind = self.braced()
         if kind not in _MATRICES:
             raise Unreadable(f"{kind!r} is no matrix")
-        if kind == "array" and self.accept("{"):
-            while not self.accept("}"):
-                self.take()
+        if kind == "array" and self.next.text == "{":
+            self.braced()
         rows = [[self.item()]]
         while not self.accept("end"):
             if self.accept("&"):
@@ -554,16 +538,9 @@ class Parser:
                 self.expect("\\")
                 if self.next.text != "end":
                     rows.append([self.item()])
-        if self.environment() != kind or len({len(row) for row in rows}) != 1:
+        if self.braced() != kind or len({len(row) for row in rows}) != 1:
             raise Unreadable("not a matrix")
         return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
-
-    def environment(self) -> str:
-        self.expect("{")
-        text = ""
-        while not self.accept("}"):
-            text += self.take().text
-        return text
 
     def root(self) -> Node:
         degree = self.inside("]")[0] if self.accept("[") else number(2)
