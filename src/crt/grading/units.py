@@ -78,9 +78,10 @@ def conversion(one: str, other: str) -> Fraction | None:
 def _canonical(words: str) -> str:
     """One spelling: singular, lower case, squares as powers, without "units" and full stops."""
     text = words.lower().replace("$", " ").replace(".", " ")
-    for before, after, power in (("square|sq", "squared", 2), ("cubic|cu", "cubed", 3)):
-        text = re.sub(rf"\b(?:{before})\s+([a-z]+)", rf"\1^{power}", text)
-        text = re.sub(rf"\b([a-z]+)\s+{after}", rf"\1^{power}", text)
+    text = re.sub(r"\b(?:square|sq)\s+([a-z]+)", r"\1^2", text)
+    text = re.sub(r"\b(?:cubic|cu)\s+([a-z]+)", r"\1^3", text)
+    text = re.sub(r"\b([a-z]+)\s+squared", r"\1^2", text)
+    text = re.sub(r"\b([a-z]+)\s+cubed", r"\1^3", text)
     text = re.sub(r"[{}]", "", text)
     text = re.sub(r"\s*(?:/|\bper\b)\s*(?:an?\s+)?", "/", text)
     parts = [_singular(word) for word in re.findall(r"[a-z]+(?:\^\d)?|/", text)]

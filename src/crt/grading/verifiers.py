@@ -188,13 +188,17 @@ def verify_choice(
 ) -> bool | None:
     """Whether the prediction chooses the letter, by name or by what the option says.
 
-    A letter followed by what another option says contradicts itself and is wrong.
+    A letter followed by what another option says contradicts itself and is wrong. A small letter
+    that is what some option says is no choice but that content.
     """
     contents = [_OPTION_LABEL.sub("", option) for option in options]
     gold = ord(letter) - ord("A")
     choice = _leading_choice(prediction, len(options))
-    if choice is None or _is_small_content(prediction, contents, rules):
-        return _verify_content(prediction, contents, gold, rules)
+    if choice is None or (len(prediction) <= 9 and re.search(r"[a-j]", prediction)):
+        verdicts = [_same_content(prediction, content, rules) for content in contents]
+        if choice is None or any(verdicts):
+            ambiguous = any(verdict for k, verdict in enumerate(verdicts) if k != gold)
+            return False if ambiguous or gold >= len(contents) else verdicts[gold]
     chosen, rest = choice
     if chosen != letter:
         return False
@@ -226,23 +230,6 @@ def _leading_choice(prediction: str, options: int) -> tuple[str, str] | None:
     if match.group("alone") and rest and not options:
         return None
     return letter.upper(), rest
-
-
-def _is_small_content(prediction: str, contents: list[str], rules: Rules) -> bool:
-    """Is a small letter, which could be a choice, what some option says? Then it is that."""
-    if not re.search(r"[a-j]", prediction) or len(prediction) > 9:
-        return False
-    return any(_same_content(prediction, content, rules) for content in contents)
-
-
-def _verify_content(prediction: str, contents: list[str], gold: int, rules: Rules) -> bool | None:
-    """Says what the gold option says, and no other option says the same."""
-    if gold >= len(contents):
-        return False
-    verdicts = [_same_content(prediction, content, rules) for content in contents]
-    if any(verdict for k, verdict in enumerate(verdicts) if k != gold):
-        return False
-    return verdicts[gold]
 
 
 def _same_content(prediction: str, content: str, rules: Rules) -> bool | None:
