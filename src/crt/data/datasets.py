@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
@@ -127,7 +127,8 @@ POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 
-class Selection(NamedTuple):
+@dataclass(frozen=True)
+class Selection:
     """The parts of `name[/split][:count]`."""
 
     name: str

@@ -310,15 +310,12 @@ def _same_relation(answer: Node, gold: Node, rules: Rules) -> bool | None:
 
 def _is_consistent(chain: Node, rules: Rules) -> bool:
     """Do a chain's sides name one value? Those after `≈` within one per cent."""
-    first = chain.parts[0]
-    for operator, side in zip(chain.text.split(), chain.parts[1:], strict=True):
-        approximate = operator == "approx"
-        agrees = (
-            _is_near(first, side, 0.01, True) if approximate else _same_value(first, side, rules)
-        )
-        if agrees is not True:
-            return False
-    return True
+    first, *others = chain.parts
+    return all(
+        _is_near(first, side, relative=0.01) if operator == "approx"
+        else _same_value(first, side, rules)
+        for operator, side in zip(chain.text.split(), others, strict=True)
+    )  # fmt: skip
 
 
 def _same_relations(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -469,7 +466,7 @@ def _may_be_time(ratio: Node) -> bool:
 def _same_value(answer: Node, gold: Node, rules: Rules) -> bool | None:
     """Two values without units, by tolerance, algebra, bounds and, in doubt, the oracle."""
     if rules.tolerance is not None:
-        near = _is_near(answer, gold, rules.tolerance, False)
+        near = _is_near(answer, gold, rules.tolerance)
         if near is not None:
             return near
     equal = exact.equal(answer, gold)
@@ -478,11 +475,13 @@ def _same_value(answer: Node, gold: Node, rules: Rules) -> bool | None:
     return False if interval.differ(answer, gold) else rules.ask(answer, gold)
 
 
-def _is_near(answer: Node, gold: Node, tolerance: float, relative: bool) -> bool | None:
-    """Within an absolute or a relative error; None when either is not a number."""
+def _is_near(
+    answer: Node, gold: Node, tolerance: float = 0.0, relative: float = 0.0
+) -> bool | None:
+    """Within an absolute and a relative error; None when either is not a number."""
     a, b = interval.constant_bounds(answer), interval.constant_bounds(gold)
     if a is None or b is None:
         return None
-    allowed = tolerance * abs(a.low) if relative else tolerance
     rounding = 1e-12 * max(1.0, abs(b.high))  # so that 1.1 is within 0.1 of 1
-    return abs((a.low + a.high) / 2 - (b.low + b.high) / 2) <= allowed + rounding
+    allowed = tolerance + relative * abs(a.low) + rounding
+    return abs((a.low + a.high) / 2 - (b.low + b.high) / 2) <= allowed
