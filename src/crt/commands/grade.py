@@ -63,14 +63,13 @@ def run(args: argparse.Namespace) -> int:
         grader = stack.enter_context(Grader(args.workers, args.deadline, args.memory_mb))
         grader.self_test()
         progress = stack.enter_context(_progress(lines[True]))
-        out = stack.enter_context(written_whole(args.out)) if args.out else None
+        out = stack.enter_context(written_whole(args.out)) if args.out else sys.stdout.buffer
         good = (line for line in _read(source, name, args) if line is not None)
         while chunk := list(islice(good, CHUNK)):
             grades = grader.grade_many((item for _, item in chunk), progress)
             for (record, _), grade in zip(chunk, grades, strict=True):
                 verdicts[grade.verdict] += 1
-                text = json.dumps(_row(record, grade)) + "\n"
-                _ = out.write(text.encode()) if out else sys.stdout.write(text)
+                out.write(json.dumps(_row(record, grade)).encode() + b"\n")
     counts = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in Verdict)
     share = 100 * verdicts[Verdict.CORRECT] / verdicts.total()
     skipped = f"; {lines[False]} bad lines left out" if lines[False] else ""

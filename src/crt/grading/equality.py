@@ -4,6 +4,7 @@ Three values everywhere: True and False are proofs, None means that it takes sym
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -117,7 +118,7 @@ def _same_members(
     """Whether two collections have the same members, in any order.
 
     A member may be repeated, unless the gold is a list that repeats one: then each must come as
-    often as there. Sameness is transitive, so taking the first partner never goes wrong.
+    often as there. Sameness is transitive, so answers with the same partners are one member.
     """
     if max(len(answer), len(gold)) > MAX_ITEMS or (not distinct and len(answer) < len(gold)):
         return False
@@ -127,7 +128,10 @@ def _same_members(
         return False
     if any(True not in line for line in lines):
         return None
-    return distinct or _counts_match(table)
+    partners = Counter(tuple(verdict is True for verdict in row) for row in table)
+    if distinct or all(sum(row) == 1 for row in partners):
+        return True
+    return len(answer) == len(gold) and all(count <= sum(row) for row, count in partners.items())
 
 
 def _same_member(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -138,21 +142,6 @@ def _same_member(answer: Node, gold: Node, rules: Rules) -> bool | None:
     if "relation" in kinds and len(kinds) > 1 and "bracket" not in kinds:
         return False
     return same(answer, gold, rules)
-
-
-def _counts_match(table: list[list[bool | None]]) -> bool:
-    """Each answer has a gold; where the gold repeats a member, each of its copies serves once."""
-    if not any(row.count(True) > 1 for row in table):
-        return True
-    if len(table) != len(table[0]):
-        return False
-    free = list(range(len(table)))
-    for row in table:
-        partner = next((k for k in free if row[k]), None)
-        if partner is None:
-            return False
-        free.remove(partner)
-    return True
 
 
 # Single answers

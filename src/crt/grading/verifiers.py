@@ -54,7 +54,10 @@ class Pair(NamedTuple):
 
 
 def extract_pair(item: Item) -> Grade | Pair:
-    """What has to be compared, or the grade where nothing has."""
+    """What has to be compared, or the grade where nothing has.
+
+    The seam for other verifiers: one that needs no symbolic work returns its grade here.
+    """
     problem = item.problem
     if not problem.answer.strip():
         return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
