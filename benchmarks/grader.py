@@ -21,7 +21,7 @@ from grader_variants import near_misses, rephrasings
 
 from crt.grading.extract import extract
 from crt.grading.grader import GRADER_VERSION, Grader, Item
-from crt.types import Verdict
+from crt.types import Problem, Verdict
 
 Record = dict[str, Any]
 
@@ -49,6 +49,10 @@ def main() -> None:
 def _records(path: Path) -> list[Record]:
     with path.open(encoding="utf-8") as lines:
         return [record for record in map(json.loads, lines) if record["answer"]]
+
+
+def _item(text: str, answer: str, options: tuple[str, ...] = ()) -> Item:
+    return Item(text, Problem("", "", answer, options=options))
 
 
 def _boxed(prediction: str) -> str:
@@ -80,7 +84,7 @@ def _agreement(
     items, wanted = [], []
     for kind, how, record, prediction in _variants(records):
         options = tuple(record.get("options") or ())
-        items.append(Item(_boxed(prediction), record["answer"], options))
+        items.append(_item(_boxed(prediction), record["answer"], options))
         wanted.append((kind, how))
     counts: collections.Counter[Any] = collections.Counter()
     for item, (kind, how), grade in zip(items, wanted, grader.grade_many(items), strict=True):
@@ -88,7 +92,7 @@ def _agreement(
         counts[kind, agrees] += 1
         counts["ungraded"] += grade.verdict is Verdict.UNGRADED
         if not agrees:
-            wrong.append((name, kind, how, item.answer, str(grade.extracted), grade.reason))
+            wrong.append((name, kind, how, item.problem.answer, str(grade.extracted), grade.reason))
     return counts
 
 
@@ -123,9 +127,9 @@ def _rollout(record: Record, rng: random.Random) -> tuple[Item, bool]:
     gold, thoughts = record["answer"], record["solution"].replace(r"\boxed", "")
     draw = rng.random()
     if draw < 0.07:
-        return Item(f"<think>{thoughts[: len(thoughts) // 2]}", gold), False
+        return _item(f"<think>{thoughts[: len(thoughts) // 2]}", gold), False
     if draw < 0.11:
-        return Item(f"<think>{thoughts}</think> That is it.", gold), False
+        return _item(f"<think>{thoughts}</think> That is it.", gold), False
     right = draw >= 0.35
     if draw < 0.15:
         said = rng.choice([r"\text{It cannot be told}", "x + y", r"\frac{1}{0}", "2^{2^{10}}"])
@@ -135,7 +139,7 @@ def _rollout(record: Record, rng: random.Random) -> tuple[Item, bool]:
         forms = [text for _, text in rephrasings(gold)]
         said = rng.choice(forms) if rng.random() < 0.25 else gold
     reply = f"{thoughts}\n\n**Final answer**\n\\[ \\boxed{{{said}}} \\]"
-    return Item(f"<think>\n{thoughts}\n</think>\n\n{reply}", gold), right
+    return _item(f"<think>\n{thoughts}\n</think>\n\n{reply}", gold), right
 
 
 def speed(sets: dict[str, list[Record]], count: int, group: int) -> None:
@@ -143,18 +147,18 @@ def speed(sets: dict[str, list[Record]], count: int, group: int) -> None:
     from math_verify import parse, verify
 
     def plain(item: Item) -> bool:
-        return verify(parse(f"${item.answer}$"), parse(item.text))
+        return verify(parse(f"${item.problem.answer}$"), parse(item.text))
 
     data = rollouts(sets, count, group)
     with Grader(workers=1) as grader:
 
         def ours(item: Item) -> bool:
-            return grader.grade(item.text, item.answer).verdict is Verdict.CORRECT
+            return grader.grade(item.text, item.problem.answer).verdict is Verdict.CORRECT
 
         grader.self_test()  # imports and compiled patterns are not counted on either side
         plain(data[0][0])
         times, errors = _alternating(data, {"crt": ours, "math-verify": plain})
-    print(f"{len(data)} responses, {len({item.answer for item, _ in data})} golds")
+    print(f"{len(data)} responses, {len({item.problem.answer for item, _ in data})} golds")
     heads = ("items/s", "p50 ms", "p99 ms", "worst ms", "took wrong", "missed right")
     print(f"{'':<14}" + "".join(f"{head:>13}" for head in heads))
     for name, seconds in times.items():
@@ -173,7 +177,7 @@ def _first_seen(items: list[Item]) -> list[int]:
     """The items whose prediction and gold did not occur before: no cache can help with these."""
     first: dict[tuple[str | None, str], int] = {}
     for k, item in enumerate(items):
-        first.setdefault((extract(item.text).answer, item.answer), k)
+        first.setdefault((extract(item.text).answer, item.problem.answer), k)
     return list(first.values())
 
 

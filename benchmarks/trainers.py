@@ -21,7 +21,7 @@ from crt.data.prompts import (  # noqa: E402
     prepare,
     render,
 )
-from crt.grading.grader import Grader, item_of  # noqa: E402
+from crt.grading.grader import Grader, Item  # noqa: E402
 from crt.sampling.base import InProcess, Sampling  # noqa: E402
 from crt.sampling.models import load_model  # noqa: E402
 from crt.sampling.policy import Policy, decode_response  # noqa: E402
@@ -94,7 +94,7 @@ class Trainers:
                 for ids in completion_ids
             ]
             grades = self.grader.grade_many(
-                item_of(text, by_id[i], self.prompts[i].opens_thinking)
+                Item(text, by_id[i], self.prompts[i].opens_thinking)
                 for text, i in zip(texts, problem_id, strict=True)
             )
             return [float(grade.verdict == "correct") for grade in grades]

@@ -12,8 +12,7 @@ from crt.config import EvaluationConfig, ModelConfig
 from crt.data.datasets import load as load_data
 from crt.data.prompts import PromptSettings, prepare, render
 from crt.evaluation.evaluation import Plan, evaluate
-from crt.pocket import path
-from crt.pocket.load import load
+from crt.pocket import load, path
 
 from . import Setting
 from .grading import taken_for_right

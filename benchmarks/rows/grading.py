@@ -81,7 +81,7 @@ def some(data: Sequence[Item], repeat: int) -> Sequence[Item]:
 
 def plain(item: Item) -> bool:
     """math-verify's word on one answer."""
-    return taken_for_right(item.text, item.answer)
+    return taken_for_right(item.text, item.problem.answer)
 
 
 def taken_for_right(text: str, gold: str) -> bool:

@@ -20,7 +20,7 @@ from crt.grading.extract import extract
 from crt.grading.grader import Grader, Item, Pair, extract_pair
 from crt.levels.family import model_of, read_family
 from crt.recipes import PACKAGED, config_of, load_recipe
-from crt.types import Verdict
+from crt.types import Problem, Verdict
 from tests.support import levels as made
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def test_responses_have_a_verdict(text: str, gold: str) -> None:
     """Without a worker, in a moment; what is left to one is told as undecided here."""
     found = extract(text, False)
     assert found.answer is None or isinstance(found.answer, str)
-    item = Item(text, gold)
+    item = Item(text, Problem("", "", gold))
     with Grader(workers=1) as grader:
         pair = extract_pair(item)
         if isinstance(pair, Pair):

@@ -63,8 +63,7 @@ def build(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """Prints the table of styles."""
-    from crt.pocket import path
-    from crt.pocket.load import load
+    from crt.pocket import load, path
     from tools.pocket import card
     from tools.pocket.measure import measure as measured
 

@@ -12,8 +12,8 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.errors import ConfigError
+from crt.pocket import load
 from crt.pocket import tokenizer as vocabulary
-from crt.pocket.load import load
 from tools.pocket import card, checkpoint, measure, model, polish, supervised
 
 VOCABULARY = 512  # at most: every word of the language is one token long before

@@ -57,7 +57,7 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     import torch
 
     from crt.errors import shown
-    from crt.pocket.load import load
+    from crt.pocket import load
     from crt.pocket.tokenizer import prompt
     from crt.sampling.hf import sample
 

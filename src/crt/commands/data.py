@@ -3,13 +3,16 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crt.errors import DataError
 from crt.io import written_whole
+
+if TYPE_CHECKING:
+    from crt.data.datasets import Loaded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,15 +41,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def list_sets(args: argparse.Namespace) -> int:
-    """One row a split: where it is, and how many problems it has if it is in the folder."""
-    from crt.data.datasets import DATASETS, POCKET_SPLITS, data_folder, local_file, parse
+    """One row per split: where it is, and how many problems it has if it is in the folder."""
+    from crt.data.datasets import DATASETS, POCKET_SPLITS, data_folder, load, local_file, parse
 
     folder = data_folder(args.folder)
     rows: list[tuple[str, ...]] = []
     for name, dataset in DATASETS.items():
         for split, hub in dataset.hub.items():
             path = local_file(parse(name, split), dataset, folder)
-            size = str(_size(name, split, args.folder)) if path else "-"
+            size = str(len(load(name, split, folder, skip_bad=True))) if path else "-"
             rows.append((name, split, size, str(path or hub.id), dataset.licence))
         if dataset.generator:
             rows.append((name, ", ".join(POCKET_SPLITS), "endless", "made up", dataset.licence))
@@ -66,23 +69,22 @@ def show(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Duplicates inside each set and overlaps between every two of them."""
-    from crt.data import overlap
+    from crt.data.overlap import compare, disagree
 
-    sets = {name: _load(name, args).problems for name in args.names}
     rows: list[tuple[str, ...]] = []
     examples: list[str] = []
-    found = 0
-    for where, groups in _groups(sets):
-        alike, near = groups
-        found += len(alike) + len(near)
-        golds = sum(map(overlap.disagree, alike))
-        rows.append((where, str(len(alike)), str(golds), str(len(near))))
-        examples += [f"{where}: same question: {_ids(group)}" for group in alike[:3]]
-        examples += [f"{where}: nearly the same: {_ids(group, '~')}" for group in near[:3]]
+    for where, same, near in compare({name: _load(name, args).problems for name in args.names}):
+        rows.append((where, str(len(same)), str(sum(map(disagree, same))), str(len(near))))
+        for what, sign, groups in (
+            ("same question", " = ", same),
+            ("nearly the same", " ~ ", near),
+        ):
+            ids = (sign.join(problem.id for problem in group) for group in groups[:3])
+            examples += [f"{where}: {what}: {group}" for group in ids]
     _table(("where", "same question", "of these, golds differ", "nearly the same"), rows)
     for example in examples:
         print(example)
-    return 1 if found and args.strict else 0
+    return 1 if examples and args.strict else 0
 
 
 def export(args: argparse.Namespace) -> int:
@@ -94,54 +96,21 @@ def export(args: argparse.Namespace) -> int:
     loaded = _load(args.name, args)
     with written_whole(args.out) as file:
         for problem in loaded:
-            line = json.dumps(_record(asdict(problem)), ensure_ascii=False) + "\n"
-            file.write(line.encode("utf-8"))
+            present = {k: v for k, v in asdict(problem).items() if v not in (None, "", ())}
+            file.write((json.dumps(present, ensure_ascii=False) + "\n").encode())
     print(f"{len(loaded)} problems in {args.out}, hash {loaded.hash[:16]}")
     return 0
 
 
-def _record(problem: dict) -> dict:
-    """Only what is there."""
-    return {name: value for name, value in problem.items() if value not in (None, "", ())}
-
-
-def _groups(sets: dict) -> Iterator[tuple[str, tuple[list, list]]]:
-    from crt.data import overlap
-
-    for name, problems in sets.items():
-        yield name, (overlap.duplicates(problems), overlap.near_duplicates(problems))
-    for (first, ours), (second, theirs) in combinations(sets.items(), 2):
-        pair = overlap.overlap(ours, theirs), overlap.near_overlap(ours, theirs)
-        yield f"{first} and {second}", pair
-
-
-def _ids(group: Sequence, sign: str = "=") -> str:
-    return f" {sign} ".join(problem.id for problem in group)
-
-
-def _load(name: str, args: argparse.Namespace):
+def _load(name: str, args: argparse.Namespace) -> "Loaded":
     from crt.data.datasets import load
 
-    loaded = load(
-        name,
-        args.split,
-        args.folder,
-        columns=args.columns,
-        config=args.config,
-        revision=args.revision,
-        seed=args.seed,
-        skip_bad=args.skip_bad,
-    )
+    options = ("columns", "config", "revision", "seed", "skip_bad")
+    loaded = load(name, args.split, args.folder, **{key: getattr(args, key) for key in options})
     if loaded.skipped:
         print(f"{name}: {loaded.skipped} bad rows left out, such as", file=sys.stderr)
         print(*(f"  {fault}" for fault in loaded.faults), sep="\n", file=sys.stderr)
     return loaded
-
-
-def _size(name: str, split: str, folder: Path | None) -> int:
-    from crt.data.datasets import load
-
-    return len(load(name, split, folder, skip_bad=True))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,27 +1,26 @@
 """crt grade FILE.jsonl: one verdict per line."""
 
 import argparse
-import collections
 import contextlib
-import io
 import json
-import math
+import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from crt.data.formats import read_choices, select_fields
 from crt.errors import DataError
 from crt.io import written_whole
+from crt.types import Verdict
 
 if TYPE_CHECKING:
-    from crt.grading.grader import Grade, Grader, Item
+    from crt.grading.grader import Grade, Item
 
 CHUNK = 2048  # lines graded at a time: enough to keep the workers busy, little to hold
 _PASSED_LENGTH = 200  # longer texts (prompts, solutions) do not identify a line
-_ORDER = ("correct", "wrong", "no_answer", "ungraded")
 _USED = {"response", "answer", "options", "choices", "tolerance", "question", "thinking_opened"}
 
 
@@ -54,138 +53,65 @@ def run(args: argparse.Namespace) -> int:
     """Checks every line, then the grader, then writes the verdicts."""
     from crt.grading.grader import Grader
 
+    name = "standard input" if args.file == "-" else args.file
+    verdicts: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(_opened(args.file))
-        name = "standard input" if args.file == "-" else args.file
-        good, bad = _checked(source, name, args.skip_bad)
+        source = stack.enter_context(_open_twice(args.file))
+        lines = Counter(line is not None for line in _read(source, name, args))
+        if not lines[True]:
+            raise DataError(f"{name} has no line to grade ({lines[False]} bad).")
         grader = stack.enter_context(Grader(args.workers, args.deadline, args.memory_mb))
         grader.self_test()
-        progress = stack.enter_context(_progress(good))
-        out = stack.enter_context(_output(args.out))
-        source.seek(0)
-        counts = _write(source, out, grader, progress, args.thinking_opened)
-    print(_summary(counts, bad), file=sys.stderr)
+        progress = stack.enter_context(_progress(lines[True]))
+        out = stack.enter_context(written_whole(args.out)) if args.out else sys.stdout.buffer
+        good = (line for line in _read(source, name, args) if line is not None)
+        while chunk := list(islice(good, CHUNK)):
+            grades = grader.grade_many((item for _, item in chunk), progress)
+            for (record, _), grade in zip(chunk, grades, strict=True):
+                verdicts[grade.verdict] += 1
+                out.write(json.dumps(_row(record, grade)).encode() + b"\n")
+    counts = ", ".join(f"{verdicts[name]} {name.replace('_', ' ')}" for name in Verdict)
+    share = 100 * verdicts[Verdict.CORRECT] / verdicts.total()
+    skipped = f"; {lines[False]} bad lines left out" if lines[False] else ""
+    print(f"graded {verdicts.total()}: {counts} ({share:.1f} % correct){skipped}", file=sys.stderr)
     return 0
 
 
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _open_twice(file: str) -> Iterator[IO[bytes]]:
     """The input, so that it can be read twice: standard input goes through a temporary file."""
-    if file != "-":
-        try:
-            source = open(file, "rb")  # noqa: SIM115
-            source.peek(1)
-        except OSError as error:
-            raise DataError(f"Cannot read {file}: {error.strerror}. Name a JSONL file.") from error
-        with source:
-            yield source
+    if file == "-":
+        with tempfile.TemporaryFile() as spool:
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+            yield spool
         return
-    with tempfile.TemporaryFile() as spool:
-        for piece in iter(lambda: sys.stdin.buffer.read(1 << 20), b""):
-            spool.write(piece)
-        spool.seek(0)
-        yield spool
-
-
-def _checked(source: IO[bytes], name: str, skip_bad: bool) -> tuple[int, int]:
-    """How many lines can be graded and how many cannot; the first bad one ends it if it must."""
-    good = bad = 0
-    for number, line in enumerate(source, 1):
-        if not line.strip():
-            continue
-        try:
-            _record(line)
-            good += 1
-        except DataError as error:
-            if not skip_bad:
-                raise DataError(
-                    f"{name}, line {number}: {error}. Mend the line, or leave such lines out "
-                    "with --skip-bad."
-                ) from error
-            bad += 1
-    if not good:
-        raise DataError(f"{name} has no line to grade ({bad} bad). Each needs response and answer.")
-    return good, bad
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    """One line's object; DataError with the reason when it cannot be graded."""
     try:
-        record = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError("it is not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"it is not JSON ({error})") from error
-    if not isinstance(record, dict):
-        raise DataError(f"it is a {type(record).__name__}, not an object")
-    _check(record)
-    return record
+        source = open(file, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror}. Name a JSONL file.") from None
+    with source:
+        yield source
 
 
-def _check(record: dict[str, Any]) -> None:
-    for field in ("response", "answer"):
-        if field not in record:
-            raise DataError(f"it has no {field!r}")
-    if not isinstance(record["response"], str):
-        raise DataError(f"its 'response' is {record['response']!r:.60}, not a text")
-    _options, answer = _choices(record)
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise DataError(f"its 'answer' is {answer!r:.60}, not a text or a number")
-    tolerance = record.get("tolerance")
-    if tolerance is None:
-        return
-    number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
-    if not number or not math.isfinite(tolerance) or tolerance < 0:
-        raise DataError(f"its 'tolerance' is {tolerance!r:.60}, not a number from 0 up")
+def _read(
+    source: IO[bytes], name: str, args: argparse.Namespace
+) -> Iterator[tuple[dict[str, Any], "Item"] | None]:
+    """Each line with what is graded, from the start; a bad one ends it, or is None if skipped."""
+    from crt.data.formats import read_item
+    from crt.data.sources import read_lines
 
-
-def _choices(record: dict[str, Any]) -> tuple[tuple[str, ...], Any]:
-    """The options, and the answer: with options its letter, as the data loader reads both."""
-    options = select_fields(record)["options"]
-    return read_choices(options, record["answer"]) if options else ((), record["answer"])
-
-
-def _item(record: dict[str, Any], thinking_opened: bool) -> "Item":
-    from crt.grading.grader import Item
-
-    options, answer = _choices(record)
-    return Item(
-        record["response"],
-        str(answer),
-        options,
-        record.get("tolerance"),
-        str(record.get("question") or ""),
-        bool(record.get("thinking_opened", thinking_opened)),
-    )
-
-
-def _write(
-    source: IO[bytes],
-    out: IO[str],
-    grader: "Grader",
-    progress: Callable[[int], None],
-    thinking_opened: bool,
-) -> collections.Counter[str]:
-    """Grades chunk by chunk, in the order of the lines."""
-    counts: collections.Counter[str] = collections.Counter()
-    for records in _chunks(source):
-        grades = grader.grade_many([_item(r, thinking_opened) for r in records], progress)
-        for record, grade in zip(records, grades, strict=True):
-            counts[grade.verdict] += 1
-            out.write(json.dumps(_row(record, grade)) + "\n")
-    return counts
-
-
-def _chunks(source: IO[bytes]) -> Iterator[list[dict[str, Any]]]:
-    records: list[dict[str, Any]] = []
-    for line in source:
-        with contextlib.suppress(DataError):  # counted when the lines were checked
-            records += [_record(line)] if line.strip() else []
-        if len(records) == CHUNK:
-            yield records
-            records = []
-    if records:
-        yield records
+    source.seek(0)
+    for row in read_lines(source, name):
+        try:
+            if row.fault:
+                raise DataError(row.fault)
+            yield row.value, read_item(row.value, args.thinking_opened)
+        except DataError as error:
+            if not args.skip_bad:
+                raise DataError(
+                    f"{row.place}: {error}. Mend the line, or leave such lines out with --skip-bad."
+                ) from None
+            yield None
 
 
 def _row(record: dict[str, Any], grade: "Grade") -> dict[str, Any]:
@@ -202,41 +128,14 @@ def _row(record: dict[str, Any], grade: "Grade") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _output(path: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears only when it is complete."""
-    if path is None:
-        yield sys.stdout
-        return
-    with written_whole(path) as file:
-        out = io.TextIOWrapper(file, encoding="utf-8", write_through=True)
-        yield out
-        out.detach()  # the file is closed by its owner
-
-
-@contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, else nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("grading", total=total)
         yield lambda done: bar.advance(task, done)
-
-
-def _summary(counts: collections.Counter[str], bad: int) -> str:
-    total = counts.total()
-    parts = [f"{counts[name]} {name.replace('_', ' ')}" for name in _ORDER]
-    share = 100 * counts["correct"] / total
-    skipped = f"; {bad} bad lines left out" if bad else ""
-    return f"graded {total}: {', '.join(parts)} ({share:.1f} % correct){skipped}"

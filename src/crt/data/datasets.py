@@ -1,7 +1,6 @@
 """One table of data sets, and `load(name, split)`: problems from the hub, a folder or a file."""
 
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -64,17 +63,12 @@ class DataSet:
     corrections: Mapping[str, str] = field(default_factory=dict[str, str])
     """How a question starts -> its answer."""
     generator: str = ""
-    """module:function(split, count, seed) -> list[Problem]"""
+    """Where its problems are made, for those that are not read."""
 
 
 _MATH = (
-    "algebra",
-    "counting_and_probability",
-    "geometry",
-    "intermediate_algebra",
-    "number_theory",
-    "prealgebra",
-    "precalculus",
+    *("algebra", "counting_and_probability", "geometry", "intermediate_algebra"),
+    *("number_theory", "prealgebra", "precalculus"),
 )
 
 DATASETS: dict[str, DataSet] = {
@@ -162,8 +156,10 @@ def load(
     selection = parse(name, split)
     dataset = find_dataset(selection, config)
     if dataset.generator:
-        generated = _generate(dataset.generator, selection, seed)
-        return Loaded(name, tuple(generated), dataset.generator)
+        from crt.pocket.problems import problems as generate
+
+        problems = generate(selection.split, selection.count or POCKET_COUNT, seed)
+        return Loaded(name, tuple(problems), dataset.generator)
     path = local_file(selection, dataset, data_folder(folder))
     if path:
         rows, origin = sources.read_file(path), str(path)
@@ -172,10 +168,13 @@ def load(
         rows = sources.read_hub(hub.id, hub.configs, hub.split, revision, load_dataset)
         origin = f"{hub.id}@{revision or 'main'}"
     problems, faults = _read_problems(rows, selection.name, dataset, columns or {}, skip_bad)
+    count = selection.count
     if not problems:
         raise DataError(f"{origin} has no usable problem: {faults[0] if faults else 'it is empty'}")
-    if selection.count is not None:
-        problems = _subset(problems, selection.count, seed, name)
+    if count is not None and count > len(problems):
+        raise DataError(f"{name!r} asks for {count} problems, but there are {len(problems)}")
+    if count is not None:  # by seed, whatever their order; a smaller count is a prefix of a larger
+        problems = sorted(problems, key=lambda problem: digest(str(seed), problem.id))[:count]
     return Loaded(name, tuple(problems), origin, len(faults), tuple(faults[:FAULTS_KEPT]))
 
 
@@ -273,16 +272,6 @@ def find_dataset(selection: Selection, config: str | None = None) -> DataSet:
     )
 
 
-def _generate(generator: str, selection: Selection, seed: int) -> Sequence[Problem]:
-    """Problems from a function that is imported only when it is needed."""
-    module, _, function = generator.partition(":")
-    try:
-        generate = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise DataError(f"{selection.name} is not in this installation: {error}") from None
-    return generate(selection.split, selection.count or POCKET_COUNT, seed)
-
-
 def _read_problems(
     rows: Iterable[sources.Row],
     source: str,
@@ -304,8 +293,14 @@ def _read_problems(
         try:
             if row.fault:
                 raise DataError(row.fault)
-            _require_columns(row.value, columns.values())
-            fields = _corrected(formats.select_fields(row.value, where), dataset.corrections)
+            for column in columns.values():
+                if column not in row.value:
+                    present = ", ".join(map(str, row.value)) or "none"
+                    raise DataError(f"no column {column!r} (columns: {present})")
+            fields = formats.select_fields(row.value, where)
+            for start, answer in dataset.corrections.items():
+                if str(fields["question"]).startswith(start):
+                    fields["answer"] = answer
             problem = dataset.read(fields)
             problem_id = _problem_id(fields["id"], problem, dataset.prefix, seen)
             problems.append(replace(problem, id=problem_id, source=source))
@@ -315,21 +310,6 @@ def _read_problems(
                 raise DataError(f"{fault}; mend the row, or go on without it: --skip-bad") from None
             faults.append(fault)
     return problems, faults
-
-
-def _require_columns(row: Mapping[str, Any], columns: Iterable[str]) -> None:
-    for column in columns:
-        if column not in row:
-            present = ", ".join(map(str, row)) or "none"
-            raise DataError(f"no column {column!r} (columns: {present})")
-
-
-def _corrected(fields: dict[str, Any], corrections: Mapping[str, str]) -> dict[str, Any]:
-    question = fields["question"]
-    for start, answer in corrections.items():
-        if isinstance(question, str) and question.startswith(start):
-            return {**fields, "answer": answer}
-    return fields
 
 
 def _problem_id(own: Any, problem: Problem, prefix: str, seen: set[str]) -> str:
@@ -348,10 +328,3 @@ def _problem_id(own: Any, problem: Problem, prefix: str, seen: set[str]) -> str:
             problem_id = f"{base}-{copy}"
     seen.add(problem_id)
     return problem_id
-
-
-def _subset(problems: Sequence[Problem], count: int, seed: int, name: str) -> list[Problem]:
-    """`count` problems by seed, whatever their order; a smaller count is a prefix of a larger."""
-    if count > len(problems):
-        raise DataError(f"{name!r} asks for {count} problems, but there are {len(problems)}")
-    return sorted(problems, key=lambda problem: digest(str(seed), problem.id))[:count]

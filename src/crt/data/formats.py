@@ -8,6 +8,7 @@ from typing import Any
 
 from crt.errors import DataError
 from crt.grading.extract import last_box
+from crt.grading.verifiers import Item
 from crt.types import Problem
 
 Fields = Mapping[str, Any]  # by the names in COLUMNS, values as stored
@@ -45,21 +46,23 @@ def read_plain(fields: Fields) -> Problem:
     """The question and the answer as they are; without an answer, the solution's last box."""
     if fields.get("options"):
         return read_multiple_choice(fields)
-    tolerance = _tolerance(fields.get("tolerance"))
-    return Problem("", _question(fields), _answer_or_box(fields), tolerance=tolerance)
+    answer, tolerance = _answer_or_box(fields), _tolerance(fields.get("tolerance"))
+    return Problem("", _text(fields.get("question"), "question"), answer, tolerance=tolerance)
 
 
 def read_gsm8k(fields: Fields) -> Problem:
     """GSM8K: the number after the last `####`, without thousands separators."""
     answer = _text(fields.get("answer"), "answer").rpartition("####")[2].strip()
-    answer = _without_thousands(answer.lstrip("$"))
-    return Problem("", _question(fields), _not_empty(answer, "answer"))
+    answer = _not_empty(_without_thousands(answer.lstrip("$")), "answer")
+    return Problem("", _text(fields.get("question"), "question"), answer)
 
 
 def read_multiple_choice(fields: Fields) -> Problem:
     """Multiple choice: the options are shown below the stem; the answer is a letter."""
     options, letter = read_choices(fields.get("options"), fields.get("answer"))
-    stem = _agieval_stem(_question(fields))
+    stem = _text(fields.get("question"), "question")
+    if stem.startswith("Q: ") and "Answer Choices:" in stem:  # as AGIEval's hub copies wrap it
+        stem = stem.removeprefix("Q: ").rpartition("Answer Choices:")[0].strip()
     shown = "\n".join(f"({chr(65 + i)}) {option}" for i, option in enumerate(options))
     question = stem if stem.endswith(shown) else f"{stem}\n{shown}"
     return Problem("", question, letter, options=options)
@@ -74,8 +77,28 @@ def read_olympiad(fields: Fields) -> Problem:
     # "2500,7500" may be two answers, and then never one number with separators.
     several = fields.get("multiple")
     answer = re.sub(r",\s*", ", ", answer) if several else _without_thousands(answer)
-    tolerance = _tolerance(fields.get("tolerance"))
-    return Problem("", _question(fields), _not_empty(answer, "answer"), tolerance=tolerance)
+    question, tolerance = _text(fields.get("question"), "question"), fields.get("tolerance")
+    return Problem("", question, _not_empty(answer, "answer"), tolerance=_tolerance(tolerance))
+
+
+def read_item(row: Mapping[str, Any], thinking_opened: bool = False) -> Item:
+    """A line with a `response` and the answer it is graded against, read as data files are.
+
+    The question may be absent, and an empty answer is left for the grader to refuse.
+    """
+    for field in ("response", "answer"):
+        if row.get(field) is None:
+            raise DataError(f"no {field}")
+    if not isinstance(row["response"], str):
+        raise DataError(f"response {_shortened(row['response'])} is not text")
+    fields = select_fields(row)
+    options, answer = (), fields["answer"]
+    if fields["options"]:
+        options, answer = read_choices(fields["options"], answer)
+    answer = answer if isinstance(answer, str) else _text(answer, "answer")
+    question, tolerance = str(fields["question"] or ""), _tolerance(fields["tolerance"])
+    problem = Problem("", question, answer, options=options, tolerance=tolerance)
+    return Item(row["response"], problem, bool(row.get("thinking_opened", thinking_opened)))
 
 
 def read_choices(options: Any, answer: Any) -> tuple[tuple[str, ...], str]:
@@ -128,17 +151,6 @@ def _letter(answer: Any, options: tuple[str, ...]) -> str:
     )
 
 
-def _agieval_stem(query: str) -> str:
-    """AGIEval's hub copies wrap the stem: `Q: … Answer Choices: … A: Among A through D, …`."""
-    if query.startswith("Q: ") and "Answer Choices:" in query:
-        return query.removeprefix("Q: ").rpartition("Answer Choices:")[0].strip()
-    return query
-
-
-def _question(fields: Fields) -> str:
-    return _text(fields.get("question"), "question")
-
-
 def _answer_or_box(fields: Fields) -> str:
     if fields.get("answer") is not None:
         answer = _text(fields["answer"], "answer")
@@ -149,12 +161,9 @@ def _answer_or_box(fields: Fields) -> str:
         answer, reason = last_box(solution, enumeration=False)
         if answer is None:
             raise DataError(f"no answer; in the solution: {reason}")
-    return _not_empty(_without_outer_dollars(answer), "answer")
-
-
-def _without_outer_dollars(text: str) -> str:
-    inner = text.strip("$").strip() if text.startswith("$") and text.endswith("$") else text
-    return inner if "$" not in inner else text
+    bare = answer.strip("$").strip()
+    wrapped = answer.startswith("$") and answer.endswith("$") and "$" not in bare
+    return _not_empty(bare if wrapped else answer, "answer")
 
 
 def _without_thousands(number: str) -> str:
@@ -169,8 +178,8 @@ def _tolerance(value: Any) -> float | None:
         tolerance = float(value)
     except (TypeError, ValueError):
         tolerance = math.nan
-    if not 0 < tolerance < math.inf:
-        raise DataError(f"tolerance {_shortened(value)} is not a number above 0")
+    if not 0 <= tolerance < math.inf or isinstance(value, bool):
+        raise DataError(f"tolerance {_shortened(value)} is not a number from 0 up")
     return tolerance
 
 

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from crt.types import Problem
 
@@ -66,6 +67,16 @@ def near_overlap(
         near = (i for i, n in shared.items() if n >= share * min(len(runs), len(theirs[i])))
         pairs += [(problem, second[i]) for i in sorted(near) if not _same(problem, second[i])]
     return pairs
+
+
+def compare(
+    sets: Mapping[str, Sequence[Problem]],
+) -> Iterator[tuple[str, list[Group], list[Group]]]:
+    """For each set and each two sets: which, the same questions, and the nearly same ones."""
+    for name, problems in sets.items():
+        yield name, duplicates(problems), near_duplicates(problems)
+    for (first, ours), (second, theirs) in combinations(sets.items(), 2):
+        yield f"{first} and {second}", overlap(ours, theirs), near_overlap(ours, theirs)
 
 
 def disagree(group: Group) -> bool:

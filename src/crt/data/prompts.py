@@ -5,8 +5,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Protocol
 
 from crt.errors import ConfigError, DataError
@@ -66,14 +66,16 @@ class PromptSettings:
 def to_messages(question: str, settings: PromptSettings, budget: int | None) -> tuple[Message, ...]:
     """System prompt, earlier turns and the question, with the budget where its method puts it."""
     sentence = _budget_sentence(settings, settings.budget_tokens if budget is None else budget)
-    user = settings.instruction.replace("{question}", question)
-    system = settings.system
+    system, user = settings.system or "", settings.instruction.replace("{question}", question)
     if settings.budget in IN_SYSTEM:
         system = f"{system} {sentence}" if system else sentence
     elif sentence:
         user = f"{user} {sentence}"
-    head = ({"role": "system", "content": system},) if system else ()
-    return (*head, *_few_shot_turns(settings), {"role": "user", "content": user})
+    turns = [("system", system)] if system else []
+    for earlier, answer in settings.few_shot:
+        turns.append(("user", settings.instruction.replace("{question}", earlier)))
+        turns.append(("assistant", answer))
+    return tuple({"role": role, "content": text} for role, text in (*turns, ("user", user)))
 
 
 def _budget_sentence(settings: PromptSettings, budget: int | None) -> str:
@@ -84,14 +86,6 @@ def _budget_sentence(settings: PromptSettings, budget: int | None) -> str:
     if budget is None or budget < 1:
         raise ConfigError(f"the prompt states a budget ({settings.budget}), which is {budget}")
     return BUDGET_SENTENCES[settings.budget].replace("{n}", str(budget))
-
-
-def _few_shot_turns(settings: PromptSettings) -> tuple[Message, ...]:
-    turns: list[Message] = []
-    for question, answer in settings.few_shot:
-        user = settings.instruction.replace("{question}", question)
-        turns += [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
-    return tuple(turns)
 
 
 class Tokenizer(Protocol):
@@ -136,21 +130,36 @@ def prepare(
 ) -> Template:
     """Checks template and settings once, with a probe that may not take long."""
     _check(tokenizer, settings)
-    control = control_tokens(tokenizer)
-    template = Template(tokenizer, settings, control, _hash(tokenizer, settings), ())
+    template = Template(
+        tokenizer, settings, control_tokens(tokenizer), _hash(tokenizer, settings), ()
+    )
     if settings.plain is not None:
         return template
     probe = to_messages(_PROBE, settings, None if settings.budget == "none" else 1)
     with_prompt = _with_deadline(seconds, lambda: _text(template, probe))
     without = _with_deadline(seconds, lambda: _text(template, probe, generation_prompt=False))
     _after_user_turn(with_prompt, probe[-1]["content"])
-    notes = _notes(tokenizer, settings, adds_prompt=with_prompt != without)
-    return Template(tokenizer, settings, control, template.hash, notes)
+    notes: list[str] = []
+    if with_prompt == without:
+        notes.append(
+            "the chat template ignores add_generation_prompt: see that its text ends right"
+        )
+    if settings.enable_thinking is not None and "enable_thinking" not in str(
+        tokenizer.chat_template
+    ):
+        notes.append("the chat template does not read enable_thinking: the setting has no effect")
+    return replace(template, notes=tuple(notes))
 
 
 def render(problem: Problem, template: Template, budget: int | None = None) -> Prompt:
     """One problem's prompt; `budget` is the number of tokens that the prompt states."""
-    question = _safe_question(problem, template)
+    tokens = [token for token in template.control_tokens if token in problem.question]
+    if tokens and template.settings.special_text == "refuse":
+        raise DataError(
+            f"the question of {problem.id!r} contains {tokens[0]!r}, which is a control token "
+            "here: remove the problem, or set special_text = 'break' to put a space in it"
+        )
+    question = _break_control(problem.question, template)
     messages = to_messages(question, template.settings, budget)
     text = _text(template, messages)
     tail = _after_user_turn(text, messages[-1]["content"])
@@ -178,18 +187,6 @@ def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(sorted({*tokenizer.all_special_tokens, *marked}))
 
 
-def _safe_question(problem: Problem, template: Template) -> str:
-    """The question with no text in it that would become a control token."""
-    question = problem.question
-    tokens = [token for token in template.control_tokens if token in question]
-    if tokens and template.settings.special_text == "refuse":
-        raise DataError(
-            f"the question of {problem.id!r} contains {tokens[0]!r}, which is a control token "
-            "here: remove the problem, or set special_text = 'break' to put a space in it"
-        )
-    return _break_control(question, template)
-
-
 def _break_control(text: str, template: Template) -> str:
     """The text with a space after the first letter of every control token: it stays text."""
     for token in template.control_tokens:
@@ -204,18 +201,15 @@ def _text(
     if settings.plain is not None:
         joined = "\n\n".join(message["content"] for message in messages)
         return settings.plain.replace("{prompt}", joined)
-    thinking = settings.enable_thinking
-    extra = {} if thinking is None else {"enable_thinking": thinking}
+    options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": generation_prompt}
+    if settings.enable_thinking is not None:
+        options["enable_thinking"] = settings.enable_thinking
     try:
-        return template.tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            tokenize=False,
-            add_generation_prompt=generation_prompt,
-            **extra,
-        )
+        turns = [dict(message) for message in messages]
+        return template.tokenizer.apply_chat_template(turns, **options)
+    except TimeoutError:
+        raise
     except Exception as error:  # a template is a program: it may raise anything
-        if isinstance(error, TimeoutError):
-            raise
         roles = ", ".join(message["role"] for message in messages)
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
@@ -230,8 +224,8 @@ def _token_ids(text: str, template: Template) -> tuple[int, ...]:
     ids = tokenizer.encode(text, add_special_tokens=False)
     bos = tokenizer.bos_token_id
     if template.settings.plain is not None and bos is not None and ids[:1] != [bos]:
-        adds = tokenizer.encode("", add_special_tokens=True)[:1] == [bos]
-        ids = [bos, *ids] if adds else ids
+        adds_bos = tokenizer.encode("", add_special_tokens=True)[:1] == [bos]
+        ids = [bos, *ids] if adds_bos else ids
     return tuple(ids)
 
 
@@ -280,21 +274,8 @@ def _check(tokenizer: Tokenizer, settings: PromptSettings) -> None:
         )
 
 
-def _notes(tokenizer: Tokenizer, settings: PromptSettings, *, adds_prompt: bool) -> tuple[str, ...]:
-    notes: list[str] = []
-    if not adds_prompt:
-        notes.append(
-            "the chat template ignores add_generation_prompt: see that its text ends right"
-        )
-    if settings.enable_thinking is not None and "enable_thinking" not in str(
-        tokenizer.chat_template
-    ):
-        notes.append("the chat template does not read enable_thinking: the setting has no effect")
-    return tuple(notes)
-
-
 def _hash(tokenizer: Tokenizer, settings: PromptSettings) -> str:
-    described: Mapping[str, Any] = {
+    described = {
         "settings": asdict(settings),
         "template": None if settings.plain is not None else tokenizer.chat_template,
         "sentence": BUDGET_SENTENCES.get(settings.budget),

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -42,36 +42,40 @@ def read_file(path: Path) -> Iterator[Row]:
 
 def _jsonl(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
-        for number, line in enumerate(_lines(file), start=1):
-            if number == 1:
-                _refuse_utf16(path, line)
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if len(line) > LONGEST_LINE:
-                yield Row(f"{path}, line {number}", fault=f"longer than {LONGEST_LINE >> 20} MB")
-            elif line.strip():
-                yield _json_row(f"{path}, line {number}", line)
+        yield from read_lines(file, str(path))
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines, of which an overlong one is read to its end but not kept."""
+def read_lines(file: IO[bytes], name: str) -> Iterator[Row]:
+    """The rows of JSON lines; an overlong line is read to its end but not kept."""
+    number = 0
     while line := file.readline(LONGEST_LINE + 1):
-        rest = line if len(line) > LONGEST_LINE else b""
-        while rest and not rest.endswith(b"\n"):
+        number += 1
+        if number == 1:
+            _refuse_utf16(name, line)
+        place, rest = f"{name}, line {number}", line
+        while len(line) > LONGEST_LINE and rest and not rest.endswith(b"\n"):
             rest = file.readline(2**20)
-        yield line
+        if len(line) > LONGEST_LINE:
+            yield Row(place, fault=f"longer than {LONGEST_LINE >> 20} MB")
+        elif b"\0" in line:
+            yield Row(place, fault="contains a NUL byte")
+        elif line.strip():
+            try:
+                yield _object_row(place, _parse_json(line.rstrip()))
+            except DataError as error:
+                yield Row(place, fault=str(error))
 
 
-def _json_row(place: str, line: bytes) -> Row:
-    if b"\0" in line:
-        return Row(place, fault="contains a NUL byte")
+def _parse_json(content: bytes) -> Any:
     try:
-        return _object_row(place, json.loads(line.rstrip().decode()))
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        return Row(place, fault=f"not UTF-8 at byte {error.start}")
+        raise DataError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        return Row(place, fault=f"not JSON: {error.msg} at column {error.colno}")
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise DataError(f"not JSON: {error.msg} at {line}column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # a huge integer, or nested too deeply
-        return Row(place, fault=f"not usable JSON: {str(error).split(';')[0]}")
+        raise DataError(f"not usable JSON: {str(error).split(';')[0]}") from None
 
 
 def _object_row(place: str, value: Any) -> Row:
@@ -86,16 +90,11 @@ def _json(path: Path) -> Iterator[Row]:
             f"{path} is over {LARGEST_JSON >> 20} MB: write it as JSONL, one row per line"
         )
     content = path.read_bytes()
-    _refuse_utf16(path, content)
+    _refuse_utf16(str(path), content)
     try:
-        items = json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 at byte {error.start}: convert it") from None
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise DataError(f"{path}, {where}: not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not usable JSON: {error}") from None
+        items = _parse_json(content)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     if not isinstance(items, list):
         raise DataError(f"{path} must be a JSON array of objects, not a {type(items).__name__}")
     for number, item in enumerate(items, start=1):
@@ -104,7 +103,7 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _csv(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
-        _refuse_utf16(path, file.read(4))
+        _refuse_utf16(str(path), file.read(4))
     # Undecodable bytes become surrogates, so that one bad row is refused, not the whole file.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.DictReader(file, strict=True)
@@ -122,19 +121,17 @@ def _csv_row(place: str, record: dict[Any, Any]) -> Row:
         return Row(place, fault=f"{len(record[None])} more fields than the header has")
     if None in record.values():
         return Row(place, fault="fewer fields than the header has")
-    return Row(place, {name: value if value != "" else None for name, value in record.items()})
+    return Row(place, {name: value or None for name, value in record.items()})
 
 
 def _parquet(path: Path) -> Iterator[Row]:
     arrow = _require("pyarrow")
-    parquet = _require("pyarrow.parquet")
     try:
-        with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(batch_size=1024):
-                for value in batch.to_pylist():
-                    number += 1
-                    yield Row(f"{path}, row {number}", value)
+        with _require("pyarrow.parquet").ParquetFile(path) as file:
+            batches = file.iter_batches(batch_size=1024)
+            rows = (value for batch in batches for value in batch.to_pylist())
+            for number, value in enumerate(rows, start=1):
+                yield Row(f"{path}, row {number}", value)
     except arrow.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is not a readable Parquet file: {reason}") from None
@@ -166,17 +163,14 @@ def read_hub(
 def _hub_loader() -> Callable[..., Any]:
     """The hub client; where the hub's name is unknown it looks in its cache and does not retry."""
     hub = _require("huggingface_hub.constants")
-    if not getproxies() and not _resolves(urlsplit(hub.ENDPOINT).hostname):
+    try:
+        resolves = bool(getproxies()) or socket.getaddrinfo(urlsplit(hub.ENDPOINT).hostname, 443)
+    except OSError:
+        resolves = False
+    if not resolves:
         os.environ["HF_HUB_OFFLINE"] = "1"  # for `datasets`, which is loaded after this
         hub.HF_HUB_OFFLINE = True
     return _require("datasets").load_dataset
-
-
-def _resolves(host: str | None) -> bool:
-    try:
-        return bool(socket.getaddrinfo(host, 443))
-    except OSError:
-        return False
 
 
 def _require(module: str) -> Any:
@@ -187,9 +181,9 @@ def _require(module: str) -> Any:
         raise DataError(f"this data needs {package}: pip install 'crt-train[data]'") from None
 
 
-def _refuse_utf16(path: Path, start: bytes) -> None:
+def _refuse_utf16(name: str, start: bytes) -> None:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path} is UTF-16, not UTF-8: convert it")
+        raise DataError(f"{name} is UTF-16, not UTF-8: convert it")
 
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {

@@ -8,7 +8,7 @@ from crt.algorithm.metrics import zip_ratio
 from crt.data.datasets import Loaded, digest
 from crt.evaluation.records import Record, clean, tokens_of
 from crt.evaluation.store import Store
-from crt.grading.grader import Grade, Grader, item_of
+from crt.grading.grader import Grade, Grader, Item
 from crt.sampling.policy import Response
 from crt.types import Problem
 
@@ -113,7 +113,7 @@ def graded(unit: Unit, answers: Sequence[Sequence[Response]], grader: Grader) ->
         for problem, group in zip(unit.problems, answers, strict=True)
         for offset, answer in enumerate(group)
     ]
-    grades = grader.grade_many(item_of(a.text, p, a.opens_thinking) for p, _, a in told)
+    grades = grader.grade_many(Item(a.text, p, a.opens_thinking) for p, _, a in told)
     return [
         record(unit.data, problem.id, rollout, answer, grade)
         for (problem, rollout, answer), grade in zip(told, grades, strict=True)

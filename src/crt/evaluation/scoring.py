@@ -15,7 +15,7 @@ from crt.evaluation.records import Record
 from crt.evaluation.sampling import record
 from crt.evaluation.sets import load_sets
 from crt.evaluation.store import Evaluation, evaluation_of, opened
-from crt.grading.grader import Grader, item_of
+from crt.grading.grader import Grader, Item
 from crt.io import sha256
 from crt.sampling.policy import Response
 
@@ -57,7 +57,7 @@ def graded(completions: Sequence[Completion]) -> Iterator[Record]:
     with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
         for start in range(0, len(completions), CHUNK):
             chunk = completions[start : start + CHUNK]
-            items = (item_of(each.text, each.problem, each.opens_thinking) for each in chunk)
+            items = (Item(each.text, each.problem, each.opens_thinking) for each in chunk)
             for each, grade in zip(chunk, grader.grade_many(items), strict=True):
                 key = (each.data, each.problem.id)
                 seen[key] = seen.get(key, -1) + 1

@@ -4,6 +4,7 @@ Three values everywhere: True and False are proofs, None means that it takes sym
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,17 +40,19 @@ def same(answer: Node, gold: Node, rules: Rules) -> bool | None:
     if answer == gold:
         return True
     answer, gold = _as_interval(answer, gold), _as_interval(gold, answer)
-    ordered = _without_own_labels(_items(answer), _items(gold))
-    if ordered:
-        return _all(same(a, b, rules) for a, b in zip(*ordered, strict=True))
-    answer_items, answer_label = _without_label(_items(answer), strict=False)
-    gold_items, gold_label = _without_label(_items(gold), strict=True)
-    if answer_label == gold_label:
-        return _same_items(answer, gold, answer_items, gold_items, rules)
-    if answer_label is not None and gold_label is not None:
-        return _same_items(answer, gold, _items(answer), _items(gold), rules)
-    verdict = _same_items(answer, gold, answer_items, gold_items, rules)
-    if verdict is True or not answer.kind == gold.kind == "relation":
+    answers, golds = _items(answer), _items(gold)
+    named, gold_named = _own_values(answers), _own_values(golds)
+    if len(answers) == len(golds) and (named is None) != (gold_named is None):
+        bare = answers if named is None else golds
+        if all(item.kind != "relation" for item in bare):  # `1, 2` against `x = 1, y = 2`
+            pairs = zip(named or answers, gold_named or golds, strict=True)  # in this order
+            return _all(same(a, b, rules) for a, b in pairs)
+    values, label = _without_label(answers, strict=False)
+    gold_values, gold_label = _without_label(golds, strict=True)
+    if label != gold_label and label is not None and gold_label is not None:
+        return _same_items(answer, gold, answers, golds, rules)
+    verdict = _same_items(answer, gold, values, gold_values, rules)
+    if label == gold_label or verdict is True or not answer.kind == gold.kind == "relation":
         return verdict
     return _same_items(answer, gold, [answer], [gold], rules)  # y = 2x − 3 against 2x − y = 3
 
@@ -115,7 +118,7 @@ def _same_members(
     """Whether two collections have the same members, in any order.
 
     A member may be repeated, unless the gold is a list that repeats one: then each must come as
-    often as there. Sameness is transitive, so taking the first partner never goes wrong.
+    often as there. Sameness is transitive, so answers with the same partners are one member.
     """
     if max(len(answer), len(gold)) > MAX_ITEMS or (not distinct and len(answer) < len(gold)):
         return False
@@ -125,7 +128,10 @@ def _same_members(
         return False
     if any(True not in line for line in lines):
         return None
-    return distinct or _counts_match(table)
+    partners = Counter(tuple(verdict is True for verdict in row) for row in table)
+    if distinct or all(sum(row) == 1 for row in partners):
+        return True
+    return len(answer) == len(gold) and all(count <= sum(row) for row, count in partners.items())
 
 
 def _same_member(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -136,21 +142,6 @@ def _same_member(answer: Node, gold: Node, rules: Rules) -> bool | None:
     if "relation" in kinds and len(kinds) > 1 and "bracket" not in kinds:
         return False
     return same(answer, gold, rules)
-
-
-def _counts_match(table: list[list[bool | None]]) -> bool:
-    """Each answer has a gold; where the gold repeats a member, each of its copies serves once."""
-    if not any(row.count(True) > 1 for row in table):
-        return True
-    if len(table) != len(table[0]):
-        return False
-    free = list(range(len(table)))
-    for row in table:
-        partner = next((k for k in free if row[k]), None)
-        if partner is None:
-            return False
-        free.remove(partner)
-    return True
 
 
 # Single answers
@@ -166,15 +157,15 @@ def _same_single(answer: Node, gold: Node, rules: Rules) -> bool | None:
         return _same_unread(answer, gold, rules)
     if "relation" in kinds:
         return _same_relation(answer, gold, rules)
-    if "list" in kinds or _is_set(answer) or _is_set(gold):
-        is_set = _is_set(answer) or _is_set(gold)
+    is_set = _is_set(answer) or _is_set(gold)
+    if is_set or "list" in kinds:
         return _same_members(_items(answer), _items(gold), rules, is_set)
     if kinds == {"bracket"}:
         return _same_bracket(answer, gold, rules)
     if kinds == {"union"}:
         return _same_members(list(answer.parts), list(gold.parts), rules, True)
-    if kinds == {"matrix"}:
-        return _same_matrix(answer, gold, rules)
+    if kinds in ({"matrix"}, {"row"}):
+        return _same_parts(answer, gold, rules)
     if "ratio" in kinds:
         return _same_ratio(answer, gold, rules)
     if kinds & {"word", "bracket", "union", "matrix"}:
@@ -191,10 +182,9 @@ def _same_unread(answer: Node, gold: Node, rules: Rules) -> bool | None:
 def _same_bracket(answer: Node, gold: Node, rules: Rules) -> bool | None:
     """Tuples and intervals: same ends, same values, in this order."""
     answer, gold = _open_at_infinity(answer), _open_at_infinity(gold)
-    ends_matter = len(gold.parts) == 2  # [1, 2] is not (1, 2), but [1, 2, 3] can only be a tuple
-    if len(answer.parts) != len(gold.parts) or (ends_matter and answer.text != gold.text):
-        return False
-    return _all(same(a, b, rules) for a, b in zip(answer.parts, gold.parts, strict=True))
+    if len(gold.parts) == 2 and answer.text != gold.text:
+        return False  # [1, 2] is not (1, 2), but [1, 2, 3] can only be a tuple
+    return _same_parts(answer, gold, rules)
 
 
 def _open_at_infinity(node: Node) -> Node:
@@ -204,12 +194,10 @@ def _open_at_infinity(node: Node) -> Node:
     return node._replace(text=low + high)
 
 
-def _same_matrix(answer: Node, gold: Node, rules: Rules) -> bool | None:
-    if [len(row.parts) for row in answer.parts] != [len(row.parts) for row in gold.parts]:
+def _same_parts(answer: Node, gold: Node, rules: Rules) -> bool | None:
+    if len(answer.parts) != len(gold.parts):
         return False
-    rows = zip(answer.parts, gold.parts, strict=True)
-    cells = (pair for one, other in rows for pair in zip(one.parts, other.parts, strict=True))
-    return _all(same(a, b, rules) for a, b in cells)
+    return _all(same(a, b, rules) for a, b in zip(answer.parts, gold.parts, strict=True))
 
 
 # Labels: the `x =` in front of a value
@@ -229,20 +217,6 @@ def _without_label(items: list[Node], strict: bool) -> tuple[list[Node], Node | 
     if len(present) not in (1, len(labels)):
         return items, None
     return [value for _, value in split], labels[0]
-
-
-def _without_own_labels(
-    answer: list[Node], gold: list[Node]
-) -> tuple[list[Node], list[Node]] | None:
-    """`1, 2` against `x = 1, y = 2`: without its names the one must keep the other's order."""
-    if len(answer) != len(gold):
-        return None
-    answer_values, gold_values = _own_values(answer), _own_values(gold)
-    if gold_values and not any(item.kind == "relation" for item in answer):
-        return answer, gold_values
-    if answer_values and not any(item.kind == "relation" for item in gold):
-        return answer_values, gold
-    return None
 
 
 def _own_values(items: list[Node]) -> list[Node] | None:
@@ -325,18 +299,12 @@ def _same_relation(answer: Node, gold: Node, rules: Rules) -> bool | None:
 
 def _is_consistent(chain: Node, rules: Rules) -> bool:
     """Do a chain's sides name one value? Those after `≈` within one per cent."""
-    first = chain.parts[0]
-    for operator, side in zip(chain.text.split(), chain.parts[1:], strict=True):
-        if operator == "approx" and not _is_close(first, side):
-            return False
-        if operator != "approx" and _same_value(first, side, rules) is not True:
-            return False
-    return True
-
-
-def _is_close(one: Node, other: Node) -> bool:
-    a, b = interval.constant_bounds(one), interval.constant_bounds(other)
-    return a is not None and b is not None and abs(a.low - b.low) <= abs(a.low) / 100
+    first, *others = chain.parts
+    return all(
+        _is_near(first, side, relative=0.01) if operator == "approx"
+        else _same_value(first, side, rules)
+        for operator, side in zip(chain.text.split(), others, strict=True)
+    )  # fmt: skip
 
 
 def _same_relations(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -365,18 +333,12 @@ def _are_proportional(answer: Node, gold: Node, rules: Rules) -> bool | None:
     a, b = exact.quotient_of(one), exact.quotient_of(other)
     if a is None or b is None or not all((q.upper and q.is_polynomial) for q in (a, b)):
         return rules.ask(one, other)
-    factor = _constant_factor(a.upper, b.upper)
-    if factor is None:
+    upper, gold_upper = a.upper, b.upper
+    same_terms = set(upper) == set(gold_upper)
+    factors = {upper[term] / gold_upper[term] for term in upper} if same_terms else set[Fraction]()
+    if len(factors) != 1:
         return rules.ask(one, other) if a.opaque or b.opaque else False
-    return factor > 0 or answer.text in _EQUALS | {"ne"}
-
-
-def _constant_factor(one: exact.Poly, other: exact.Poly) -> Fraction | None:
-    """The number c with one = c · other, if there is one."""
-    if set(one) != set(other):
-        return None
-    ratios = {one[monomial] / other[monomial] for monomial in one}
-    return ratios.pop() if len(ratios) == 1 else None
+    return factors.pop() > 0 or answer.text in _EQUALS | {"ne"}
 
 
 def _as_interval(node: Node, other: Node) -> Node:
@@ -407,8 +369,8 @@ def _same_measured(answer: Node, gold: Node, rules: Rules) -> bool | None:
     Percent is different: `50\\%` is the number 0.5. A gold `50\\%` may be answered 50, because
     there the question has named the percent; a gold 50 may not be answered `50\\%`.
     """
-    if gold.kind == "base":
-        return _same_numeral(answer, gold)
+    if gold.kind == "base":  # the same digits, with that base or with none
+        return answer == gold or (answer.kind == "number" and answer.number == int(gold.text))
     value, unit = _split_unit(answer)
     gold_value, gold_unit = _split_unit(gold)
     if "%" in (unit, gold_unit):
@@ -443,57 +405,41 @@ def _in_radians(node: Node) -> Node:
     return Node("mul", (value, degree)) if unit == "degree" else value
 
 
-def _same_numeral(answer: Node, gold: Node) -> bool:
-    """The gold names a base: the same digits, with that base or with none."""
-    if answer.kind == "base":
-        return (answer.text, answer.number) == (gold.text, gold.number)
-    return answer.kind == "number" and answer.number == int(gold.text)
-
-
 def _split_unit(node: Node) -> tuple[Node, str]:
-    """A value and its unit, also where the unit stands inside: `2 + 3√2 cm`, `270°/7`, `−5 m`."""
+    """A value and its unit, also where the unit stands inside: `2 + 3√2 cm`, `270°/7`, `−5 m`.
+
+    Of a product it is one factor's, of a sum that of all terms or of the last one alone.
+    """
     if node.kind == "unit":
         return node.parts[0], node.text
-    if node.kind in ("neg", "div"):
-        value, unit = _split_unit(node.parts[0])
-        return (node._replace(parts=(value, *node.parts[1:])), unit) if unit else (node, "")
-    if node.kind in ("add", "mul"):
-        return _split_common_unit(node)
-    return node, ""
-
-
-def _split_common_unit(node: Node) -> tuple[Node, str]:
-    """One factor's unit, or that of all terms, or of the last term alone."""
-    split = [_split_unit(part) for part in node.parts]
+    if node.kind not in ("neg", "div", "add", "mul"):
+        return node, ""
+    split = [_split_unit(part) for part in (node.parts[:1] if node.kind == "div" else node.parts)]
     present = [unit for _, unit in split if unit]
-    if node.kind == "mul":
-        common = len(present) == 1
-    else:
+    if node.kind == "add":
         of_all_or_last = len(present) == len(split) or present == [split[-1][1]]
         common = of_all_or_last and len(set(present)) == 1
+    else:
+        common = len(present) == 1
     if not common:
         return node, ""
-    return node._replace(parts=tuple(value for value, _ in split)), present[0]
+    values = (*(value for value, _ in split), *node.parts[len(split) :])
+    return node._replace(parts=values), present[0]
 
 
 def _same_ratio(answer: Node, gold: Node, rules: Rules) -> bool | None:
     """`2:4` is `1:2` and 1/2; a time of day (`8:34`) is only itself."""
-    if answer.kind == gold.kind == "ratio":
-        return _same_ratios(answer, gold, rules)
-    ratio, other = (answer, gold) if answer.kind == "ratio" else (gold, answer)
-    unlike = other.kind in ("word", "matrix", "bracket", "base")
-    if len(ratio.parts) != 2 or _may_be_time(ratio) or unlike:
-        return False
-    return _same_value(Node("div", ratio.parts), other, rules)
-
-
-def _same_ratios(answer: Node, gold: Node, rules: Rules) -> bool | None:
+    if answer.kind != gold.kind:
+        ratio, other = (answer, gold) if answer.kind == "ratio" else (gold, answer)
+        unlike = other.kind in ("word", "matrix", "bracket", "base")
+        if len(ratio.parts) != 2 or _may_be_time(ratio) or unlike:
+            return False
+        return _same_value(Node("div", ratio.parts), other, rules)
     if len(answer.parts) != len(gold.parts):
         return False
     pairs = list(zip(answer.parts, gold.parts, strict=True))
-    verdicts = [_same_measured(a, b, rules) for a, b in pairs]
-    equal = all(verdicts)
-    first, gold_first = answer.parts[0], gold.parts[0]
+    equal = all(_same_measured(a, b, rules) for a, b in pairs)
+    first, gold_first = pairs[0]
     has_zero = exact.constant(first) == 0 or exact.constant(gold_first) == 0
     if equal or has_zero or _may_be_time(answer) or _may_be_time(gold):
         return equal
@@ -518,10 +464,13 @@ def _same_value(answer: Node, gold: Node, rules: Rules) -> bool | None:
     return False if interval.differ(answer, gold) else rules.ask(answer, gold)
 
 
-def _is_near(answer: Node, gold: Node, tolerance: float) -> bool | None:
-    """Within an absolute error; None when either is not a number."""
+def _is_near(
+    answer: Node, gold: Node, tolerance: float = 0.0, relative: float = 0.0
+) -> bool | None:
+    """Within an absolute and a relative error; None when either is not a number."""
     a, b = interval.constant_bounds(answer), interval.constant_bounds(gold)
     if a is None or b is None:
         return None
     rounding = 1e-12 * max(1.0, abs(b.high))  # so that 1.1 is within 0.1 of 1
-    return abs((a.low + a.high) / 2 - (b.low + b.high) / 2) <= tolerance + rounding
+    allowed = tolerance + relative * abs(a.low) + rounding
+    return abs((a.low + a.high) / 2 - (b.low + b.high) / 2) <= allowed

@@ -5,12 +5,12 @@ anything else (sin x, 2^n). Roots of distinct primes are independent over the ra
 (Besicovitch), so without opaque atoms a/b and c/d are equal exactly if a·d = b·c.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
-from math import comb, factorial
-from typing import NamedTuple
+from functools import lru_cache
+from math import ceil, comb, factorial, floor
 
-from crt.grading.parser import Node, all_nodes, name
+from crt.grading.parser import Node, NotAValue, all_nodes, combine, name
 
 Monomial = tuple[tuple[object, Fraction], ...]
 Poly = dict[Monomial, Fraction]
@@ -21,16 +21,11 @@ MAX_POWER = 400
 MAX_ROOT = 10**9  # larger numbers under a root are not factorised here
 
 _ONE: Monomial = ()
+_UNDECIDED = (NotAValue, ZeroDivisionError, OverflowError, ValueError)
 
 
-class TooHard(ValueError):
-    """Too large, undefined or not a value: algebra does not decide."""
-
-
-_UNDECIDED = (ValueError, ZeroDivisionError, OverflowError)  # TooHard is a ValueError
-
-
-class Quotient(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Quotient:
     """`upper / lower`; `opaque` says that it has atoms that may depend on each other."""
 
     upper: Poly
@@ -41,6 +36,42 @@ class Quotient(NamedTuple):
     def is_polynomial(self) -> bool:
         """Only a number is below the line."""
         return set(self.lower) == {_ONE}
+
+    @property
+    def rational(self) -> Fraction | None:
+        """The number that it is, if it has no atoms."""
+        if not self.upper:
+            return Fraction(0)
+        if set(self.upper) == set(self.lower) == {_ONE}:
+            return self.upper[_ONE] / self.lower[_ONE]
+        return None
+
+    @property
+    def key(self) -> tuple[object, object]:
+        """Itself as a part of an atom."""
+        upper, lower = (tuple(sorted(side.items(), key=repr)) for side in (self.upper, self.lower))
+        return upper, lower
+
+    def __add__(self, other: "Quotient") -> "Quotient":
+        upper = _plus(_times(self.upper, other.lower), _times(other.upper, self.lower))
+        return _reduced(upper, _times(self.lower, other.lower), self.opaque or other.opaque)
+
+    def __mul__(self, other: "Quotient") -> "Quotient":
+        upper, lower = _times(self.upper, other.upper), _times(self.lower, other.lower)
+        return _reduced(upper, lower, self.opaque or other.opaque)
+
+    def __truediv__(self, other: "Quotient") -> "Quotient":
+        if not other.upper:
+            raise NotAValue("division by zero")
+        return self * _reduced(other.lower, other.upper, other.opaque)
+
+
+def _reduced(upper: Poly, lower: Poly, opaque: bool) -> Quotient:
+    """With 1 below when the lower side is one number, else with leading coefficient 1."""
+    lead = next(iter(lower.values())) if len(lower) == 1 else lower[min(lower, key=repr)]
+    if lead != 1:
+        upper, lower = ({m: c / lead for m, c in side.items()} for side in (upper, lower))
+    return Quotient(upper, lower, opaque)
 
 
 def equal(one: Node, other: Node) -> bool | None:
@@ -65,7 +96,7 @@ def _is_finite(node: Node) -> bool:
 def constant(node: Node) -> Fraction | None:
     """The rational number that a tree is, if it is one."""
     quotient = quotient_of(node)
-    return None if quotient is None else _rational(quotient)
+    return None if quotient is None else quotient.rational
 
 
 def quotient_of(node: Node) -> Quotient | None:
@@ -78,36 +109,13 @@ def quotient_of(node: Node) -> Quotient | None:
 
 @lru_cache(maxsize=20_000)
 def _quotient(node: Node) -> Quotient:
-    match node.kind:
-        case "number":
-            return _number(node.number)
-        case "name":
-            return _atom(node.text)
-        case "base":
-            return _number(Fraction(int(node.text, int(node.number))))
-        case "unit" if node.text == "%":
-            return _product(_quotient(node.parts[0]), _number(Fraction(1, 100)))
-        case "unit" if node.text == "degree":
-            return _product(_quotient(node.parts[0]), _number(Fraction(1, 180)), _atom("pi"))
-        case "neg":
-            return _product(_number(Fraction(-1)), _quotient(node.parts[0]))
-        case "add":
-            return reduce(_sum, map(_quotient, node.parts))
-        case "mul":
-            return _product(*map(_quotient, node.parts))
-        case "div":
-            return _product(_quotient(node.parts[0]), _inverse(_quotient(node.parts[1])))
-        case "pow":
-            return _power(_quotient(node.parts[0]), _quotient(node.parts[1]))
-        case "call":
-            return _call(node.text, [_quotient(part) for part in node.parts])
-        case _:
-            raise TooHard(node.kind)
+    parts = [_quotient(part) for part in node.parts]
+    return combine(node, parts, _number, _atom, _power, _call)
 
 
 def _number(value: Fraction) -> Quotient:
     if value.numerator.bit_length() + value.denominator.bit_length() > MAX_BITS:
-        raise TooHard("too many digits")
+        raise NotAValue("too many digits")
     return Quotient({_ONE: value} if value else {}, {_ONE: Fraction(1)})
 
 
@@ -115,93 +123,51 @@ def _atom(atom: object, power: Fraction = Fraction(1), opaque: bool = False) -> 
     return Quotient({((atom, power),): Fraction(1)}, {_ONE: Fraction(1)}, opaque)
 
 
-def _rational(value: Quotient) -> Fraction | None:
-    """The number that a quotient is, if it has no atoms."""
-    if not value.upper:
-        return Fraction(0)
-    if set(value.upper) == set(value.lower) == {_ONE}:
-        return value.upper[_ONE] / value.lower[_ONE]
-    return None
-
-
-# Arithmetic of quotients
-
-
-def _sum(one: Quotient, other: Quotient) -> Quotient:
-    upper = _plus(_times(one.upper, other.lower), _times(other.upper, one.lower))
-    return _reduced(Quotient(upper, _times(one.lower, other.lower), one.opaque or other.opaque))
-
-
-def _product(*factors: Quotient) -> Quotient:
-    product = factors[0]
-    for factor in factors[1:]:
-        upper, lower = _times(product.upper, factor.upper), _times(product.lower, factor.lower)
-        product = _reduced(Quotient(upper, lower, product.opaque or factor.opaque))
-    return product
-
-
-def _inverse(value: Quotient) -> Quotient:
-    if not value.upper:
-        raise TooHard("division by zero")
-    return _reduced(Quotient(value.lower, value.upper, value.opaque))
-
-
-def _reduced(value: Quotient) -> Quotient:
-    """With 1 below when the lower side is one number, else with leading coefficient 1."""
-    lower = value.lower
-    lead = next(iter(lower.values())) if len(lower) == 1 else lower[min(lower, key=repr)]
-    if lead == 1:
-        return value
-    upper = {monomial: c / lead for monomial, c in value.upper.items()}
-    return value._replace(upper=upper, lower={m: c / lead for m, c in lower.items()})
-
-
-def _power(base: Quotient, exponent: Quotient) -> Quotient:
-    power = _rational(exponent)
+def _power(base: Quotient, exponent: Quotient, _: Node) -> Quotient:
+    power, value = exponent.rational, base.rational
     if power is None:
-        return _atom(("pow", _frozen(base), _frozen(exponent)), opaque=True)
+        return _atom(("pow", base.key, exponent.key), opaque=True)
     if power.denominator == 1:
         return _whole_power(base, power.numerator)
-    value = _rational(base)
     if value is None or max(value.numerator, value.denominator) > MAX_ROOT:
-        return _atom(("pow", _frozen(base), power), opaque=True)
+        return _atom(("pow", base.key, power), opaque=True)
     return _root(value, power)
 
 
 def _whole_power(base: Quotient, power: int) -> Quotient:
     sizes = [max(c.numerator.bit_length(), c.denominator.bit_length()) for c in base.upper.values()]
     size = max(sizes, default=1)
-    if abs(power) > (MAX_BITS // size if _rational(base) is not None else MAX_POWER):
-        return _atom(("pow", _frozen(base), Fraction(power)), opaque=True)
+    if abs(power) > (MAX_BITS // size if base.rational is not None else MAX_POWER):
+        return _atom(("pow", base.key, Fraction(power)), opaque=True)
     if power == 0 and not base.upper:
-        raise TooHard("0^0")
-    base = _inverse(base) if power < 0 else base
-    result, power = _number(Fraction(1)), abs(power)
+        raise NotAValue("0^0")
+    result = _number(Fraction(1))
+    base, power = (result / base if power < 0 else base), abs(power)
     while power:
         if power & 1:
-            result = _product(result, base)
+            result = result * base
         power >>= 1
-        base = _product(base, base) if power else base
+        base = base * base if power else base
     return result
 
 
 def _root(value: Fraction, power: Fraction) -> Quotient:
     """A rational number to a fractional power, as primes under roots; √−4 is 2i."""
-    if value == 0:
-        return _number(Fraction(0)) if power > 0 else _inverse(_number(Fraction(0)))
     result = _number(Fraction(1))
+    if value == 0:
+        return _number(value) if power > 0 else result / _number(value)
     if value < 0:
         if power.denominator == 2:
             result = _whole_power(_atom("i"), power.numerator)
         elif power.denominator % 2 == 0:
-            raise TooHard("an even root of a negative number")
+            raise NotAValue("an even root of a negative number")
         elif power.numerator % 2:
             result = _number(Fraction(-1))
     for prime, count in _prime_factors(abs(value)).items():
         whole, rest = divmod(count * power, 1)
-        result = _product(result, _number(Fraction(prime) ** whole))
+        result = result * _number(Fraction(prime) ** whole)
         if rest:
-            result = _product(result, _atom(prime, rest))
+            result = result * _atom(prime, rest)
     return result
 
 
@@ -222,12 +188,12 @@ def _prime_factors(value: Fraction) -> dict[int, int]:
 
 
 def _call(function: str, arguments: list[Quotient]) -> Quotient:
-    values = [_rational(argument) for argument in arguments]
+    values = [argument.rational for argument in arguments]
     rationals = [value for value in values if value is not None]
     result = _call_rational(function, rationals) if len(rationals) == len(values) else None
     if result is not None:
         return _number(Fraction(result))
-    return _atom(("call", function, *map(_frozen, arguments)), opaque=True)
+    return _atom(("call", function, *(argument.key for argument in arguments)), opaque=True)
 
 
 def _call_rational(function: str, values: list[Fraction]) -> Fraction | int | None:
@@ -235,16 +201,10 @@ def _call_rational(function: str, values: list[Fraction]) -> Fraction | int | No
     first = values[0]
     small = all(value.denominator == 1 and 0 <= value <= 500 for value in values)
     match function:
-        case "abs":
-            return abs(first)
-        case "floor":
-            return first.numerator // first.denominator
-        case "ceiling":
-            return -(-first.numerator // first.denominator)
-        case "max":
-            return max(values)
-        case "min":
-            return min(values)
+        case "abs" | "floor" | "ceiling":
+            return {"abs": abs, "floor": floor, "ceiling": ceil}[function](first)
+        case "max" | "min":
+            return max(values) if function == "max" else min(values)
         case "factorial" if small:
             return factorial(int(first))
         case "binom" if small and len(values) == 2:
@@ -253,11 +213,6 @@ def _call_rational(function: str, values: list[Fraction]) -> Fraction | int | No
             return 0
         case _:
             return None
-
-
-def _frozen(value: Quotient) -> tuple[object, object]:
-    upper, lower = (tuple(sorted(side.items(), key=repr)) for side in (value.upper, value.lower))
-    return upper, lower
 
 
 # Arithmetic of polynomials
@@ -273,7 +228,7 @@ def _plus(one: Poly, other: Poly) -> Poly:
 def _times(one: Poly, other: Poly) -> Poly:
     """The product, unless it grows too large."""
     if len(one) * len(other) > MAX_TERMS * 4:
-        raise TooHard("too many terms")
+        raise NotAValue("too many terms")
     total: Poly = {}
     for left, a in one.items():
         for right, b in other.items():
@@ -283,7 +238,7 @@ def _times(one: Poly, other: Poly) -> Poly:
                 monomial, c = left or right, Fraction(1)
             total[monomial] = total.get(monomial, Fraction(0)) + a * b * c
     if len(total) > MAX_TERMS or any(c.numerator.bit_length() > MAX_BITS for c in total.values()):
-        raise TooHard("too large")
+        raise NotAValue("too large")
     return {monomial: c for monomial, c in total.items() if c}
 
 

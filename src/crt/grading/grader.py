@@ -1,8 +1,8 @@
-"""text, answer → correct, wrong, no answer, ungraded: with what was extracted, and why.
+"""Response, problem → correct, wrong, no answer or ungraded, with the extracted answer and why.
 
 Symbolic work is done in worker processes that can be killed: a hang or a crash costs one item,
-never the run. Each is a plain child process that speaks JSON lines over pipes: no fork of a process
-with threads, no pickle, no need of `if __name__ == "__main__"`, and calls from any thread are fine.
+never the run. A worker is a plain child process that exchanges JSON with its parent: no fork of a
+process with threads, no pickle, no need of `if __name__ == "__main__"`, and calls from any thread.
 """
 
 import asyncio
@@ -11,22 +11,20 @@ import contextlib
 import json
 import os
 import queue
-import select
 import subprocess
 import sys
 import threading
-import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from crt.errors import GradingError
-from crt.grading.extract import extract
-from crt.grading.verifiers import MAX_ANSWER, asks_percent, verify_math
+from crt.grading.verifiers import MAX_ANSWER, Grade, Item, Pair, extract_pair, verify_math
 from crt.types import Problem, Verdict
 
 GRADER_VERSION = "1.0+math-verify-0.9.0"  # goes into manifests: another version, other verdicts
@@ -39,52 +37,6 @@ _SELF_TEST = (
     (r"\boxed{\sin^2 x + \cos^2 x}", "1", Verdict.CORRECT),  # a worker has to settle these two
     (r"\boxed{\sum_{k=1}^{4} k}", "10", Verdict.CORRECT),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """A verdict with the extracted answer and the reason."""
-
-    verdict: Verdict
-    extracted: str | None
-    reason: str
-
-
-class Item(NamedTuple):
-    """One response and what it is graded against.
-
-    `thinking_opened` says that the prompt ended inside `<think>`; `question` is used for one
-    thing: whether it asks for a percentage.
-    """
-
-    text: str
-    answer: str
-    options: tuple[str, ...] = ()
-    tolerance: float | None = None
-    question: str = ""
-    thinking_opened: bool = False
-
-
-def item_of(text: str, problem: Problem, thinking_opened: bool = False) -> Item:
-    """A response and its problem as an item for `grade_many`."""
-    return Item(
-        text,
-        problem.answer,
-        problem.options,
-        problem.tolerance,
-        problem.question,
-        thinking_opened,
-    )
-
-
-class Pair(NamedTuple):
-    """What a verdict depends on: the cache's key, and a worker's request."""
-
-    prediction: str
-    gold: str
-    options: tuple[str, ...]
-    tolerance: float | None
-    percent: bool
 
 
 class Grader:
@@ -124,11 +76,13 @@ class Grader:
         thinking_opened: bool = False,
     ) -> Grade:
         """The grade of one response."""
-        return self._grade(Item(text, answer, tuple(options), tolerance, question, thinking_opened))
+        problem = Problem("", question, answer, options=tuple(options), tolerance=tolerance)
+        return self.grade_problem(text, problem, thinking_opened)
 
     def grade_problem(self, text: str, problem: Problem, thinking_opened: bool = False) -> Grade:
         """The grade of one response to a problem, with the problem's options and tolerance."""
-        return self._grade(item_of(text, problem, thinking_opened))
+        pair = extract_pair(Item(text, problem, thinking_opened))
+        return pair if isinstance(pair, Grade) else self.grade_fast(pair) or self._settle(pair)
 
     async def grade_async(self, text: str, answer: str, **settings: Any) -> Grade:
         """As `grade`, without holding up the event loop."""
@@ -144,17 +98,17 @@ class Grader:
         """
         report = progress or (lambda _: None)
         grades: list[Grade | Pair] = []
-        undecided: dict[Pair, int] = {}
+        undecided: Counter[Pair] = Counter()
         for item in items:
             pair = extract_pair(item)
-            grade = pair if isinstance(pair, Grade) else self.grade_fast(pair)
-            if isinstance(pair, Pair) and grade is None:
-                undecided[pair] = undecided.get(pair, 0) + 1
+            grade = pair if isinstance(pair, Grade) else self.grade_fast(pair) or pair
+            grades.append(grade)
+            if isinstance(grade, Pair):
+                undecided[grade] += 1
             else:
                 report(1)
-            grades.append(grade or pair)
+        settled: dict[Pair, Grade] = {}
         with ThreadPoolExecutor(self.workers) as threads:
-            settled: dict[Pair, Grade] = {}
             for pair, grade in zip(undecided, threads.map(self._settle, undecided), strict=True):
                 settled[pair] = grade
                 report(undecided[pair])
@@ -192,20 +146,16 @@ class Grader:
             equal, reason = verify_math(*pair)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return None  # a fault of ours in a worker is one ungraded item, here it is a lost run
-        return None if equal is None else self._keep(pair, _verdict(equal), reason)
-
-    def _grade(self, item: Item) -> Grade:
-        pair = extract_pair(item)
-        return pair if isinstance(pair, Grade) else self.grade_fast(pair) or self._settle(pair)
+        return None if equal is None else self._keep(pair, equal, reason)
 
     def _settle(self, pair: Pair) -> Grade:
         """A worker's grade; `ungraded` where it hung, died or could not tell."""
         reply = self._pool.run(pair._asdict())
-        if "ungraded" in reply:
-            return self._keep(pair, Verdict.UNGRADED, reply["ungraded"])
-        return self._keep(pair, _verdict(reply["equal"]), reply["reason"])
+        return self._keep(pair, reply.get("equal"), reply["reason"])
 
-    def _keep(self, pair: Pair, verdict: Verdict, reason: str) -> Grade:
+    def _keep(self, pair: Pair, equal: bool | None, reason: str) -> Grade:
+        verdict = Verdict.CORRECT if equal else Verdict.WRONG
+        verdict = Verdict.UNGRADED if equal is None else verdict
         grade = Grade(verdict, pair.prediction[:MAX_ANSWER], reason)
         if len(pair.prediction) <= MAX_ANSWER:  # a megabyte is refused faster than looked up
             with self._lock:
@@ -221,7 +171,7 @@ def grade(text: str, answer: str, **settings: Any) -> Grade:
 
 
 def grade_response(text: str, problem: Problem, thinking_opened: bool = False) -> Verdict:
-    """What the shared grader says of one response to a problem."""
+    """The shared grader's verdict on one response to a problem."""
     return _shared_grader().grade_problem(text, problem, thinking_opened).verdict
 
 
@@ -230,29 +180,6 @@ def _shared_grader() -> Grader:
     grader = Grader()
     atexit.register(grader.close)
     return grader
-
-
-def extract_pair(item: Item) -> Grade | Pair:
-    """What has to be compared, or the grade where nothing has."""
-    if not item.answer.strip():
-        return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
-    prediction, reason = extract(item.text, item.thinking_opened)
-    if prediction is None:
-        return Grade(Verdict.NO_ANSWER, None, reason)
-    percent = bool(item.question) and asks_percent(item.question)
-    return Pair(prediction, item.answer, item.options, item.tolerance, percent)
-
-
-def _verdict(equal: bool) -> Verdict:
-    return Verdict.CORRECT if equal else Verdict.WRONG
-
-
-class WorkerFailed(Exception):
-    """A worker hung or died; says which, in words for the verdict's reason."""
-
-
-class WorkerDied(WorkerFailed):
-    """It ended by itself, or something ended it."""
 
 
 class WorkerPool:
@@ -272,19 +199,16 @@ class WorkerPool:
             self.free.put(worker)
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A worker's reply; a worker that fails makes the reply `ungraded`."""
+        """A worker's reply; a worker that fails twice replies without `equal`."""
         if self.owner != os.getpid():
             self._fill()  # a forked child shares the parent's pipes: it gets workers of its own
         worker = self.free.get()
         try:
             if self.closed:
                 raise GradingError("The grader is closed. Make a new Grader.")
-            try:
-                return worker.run(request)
-            except WorkerDied:  # the system may have killed it for another's memory: once more
-                return worker.run(request)
-        except WorkerFailed as failure:
-            return {"ungraded": str(failure)}
+            reply = worker.run(request)
+            # the system may have killed it for another's memory: once more
+            return worker.run(request) if reply == _DIED else reply
         finally:
             if self.closed:  # closed while this was at work
                 worker.stop()
@@ -298,106 +222,77 @@ class WorkerPool:
                 worker.stop()
 
 
+_DIED = {"reason": "the grading worker died"}
+
+
 class Worker:
     """One child process, started when it is first needed."""
 
     def __init__(self, deadline_seconds: float, memory_mb: int) -> None:
-        self.deadline_seconds = deadline_seconds
-        self.memory_mb = memory_mb
+        self.deadline_seconds, self.memory_mb = deadline_seconds, memory_mb
         self.process: subprocess.Popen[bytes] | None = None
-        self.unread = b""
+        self.connection: Connection
         self.ready = False
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply, or WorkerFailed after the deadline or a crash; either way usable again."""
+        """The reply; without `equal` after the deadline or a crash. Either way usable again."""
         try:
             if self.process is None or self.process.poll() is not None:
                 self.launch()
             if not self.ready:
                 self._receive(START_SECONDS)
                 self.ready = True
-            self._send(request)
+            self.connection.send_bytes(json.dumps(request).encode())
             reply = self._receive(self.deadline_seconds)
-        except WorkerFailed:
-            self.replace()
-            raise
+        except TimeoutError as error:
+            reply = {"reason": str(error)}
+        except (EOFError, ConnectionError):
+            reply = _DIED
+        except OSError as error:
+            reply = {"reason": f"the grading worker cannot start: {error.strerror or error}"}
         except BaseException:
             self.stop()  # Ctrl-C: a late reply must not answer the next request
             raise
-        if "ungraded" in reply:
+        if "equal" not in reply:
             self.replace()  # memory or recursion ran out: what is left may be damaged
         return reply
 
     def launch(self) -> None:
         """Starts the process; it says when it has loaded sympy."""
-        command = [sys.executable, "-P", "-m", "crt.grading.sympy_worker"]
         self.stop()
-        self.unread = b""
-        try:
+        self.connection, child = Pipe()
+        package = str(Path(__file__).resolve().parents[2])  # the child finds this very package
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+        settings = map(str, (child.fileno(), self.deadline_seconds, self.memory_mb))
+        with child:
             self.process = subprocess.Popen(
-                [*command, str(self.deadline_seconds), str(self.memory_mb)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-P", "-m", "crt.grading.sympy_worker", *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_worker_environment(),
+                env=os.environ
+                | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+                pass_fds=(child.fileno(),),
                 start_new_session=True,  # Ctrl-C is the parent's business
             )
-        except OSError as error:
-            raise WorkerFailed(f"the grading worker cannot start: {error.strerror}") from error
 
     def replace(self) -> None:
         """Kills the process; the new one loads while other work goes on."""
         started = self.ready
         self.stop()
         if started:  # one that never became ready would only fail again
-            with contextlib.suppress(WorkerFailed):
+            with contextlib.suppress(OSError):
                 self.launch()
 
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self.process is not None and self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-        except OSError as error:
-            raise WorkerDied("the grading worker died") from error
-
     def _receive(self, seconds: float) -> dict[str, Any]:
-        """One line of JSON, if it comes in time."""
-        assert self.process is not None and self.process.stdout is not None
-        source = self.process.stdout.fileno()
-        end = time.monotonic() + seconds
-        while b"\n" not in self.unread:
-            if not _wait_for_input(source, end - time.monotonic()):
-                raise WorkerFailed(f"no verdict within {seconds:g} seconds")
-            piece = os.read(source, 65536)
-            if not piece:
-                raise WorkerDied("the grading worker died")
-            self.unread += piece
-        line, _, self.unread = self.unread.partition(b"\n")
-        return json.loads(line)
+        if not self.connection.poll(seconds):
+            raise TimeoutError(f"no verdict within {seconds:g} seconds")
+        return json.loads(self.connection.recv_bytes())
 
     def stop(self) -> None:
         """Kills the process and takes its remains away."""
         process, self.process, self.ready = self.process, None, False
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
+        if process is not None:
             process.kill()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError, AttributeError):
-                pipe.close()  # type: ignore[union-attr]
-        process.wait()
-
-
-def _wait_for_input(source: int, seconds: float) -> bool:
-    """Waits with poll, which has no limit on file numbers as select has."""
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    return bool(poll.poll(max(0.0, seconds) * 1000))
-
-
-def _worker_environment() -> dict[str, str]:
-    """The child finds this very package, wherever the parent found it, and no GPU."""
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
-    return os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+            process.wait()
+            self.connection.close()

@@ -26,19 +26,14 @@ _CHARACTERS = str.maketrans(
     | {"€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee "}
 )
 
-_SPACE_COMMANDS = {*words(", ; : ! > quad qquad thinspace enspace"), " "}
-_IGNORED_COMMANDS = words(
-    "boxed fbox ensuremath left right middle displaystyle textstyle limits nolimits relax "
-    "big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr "
-    "mathbf boldsymbol bm bf bold mathbb mathcal mathnormal rm it ( ) [ ]"
-)
-_TEXT_COMMANDS = words(
-    "text textbf textit textrm textnormal texttt textsf mbox hbox "
-    "mathrm mathsf mathit mathtt operatorname emph"
-)
-_SYNONYMS = {
+_COMMANDS = {  # LaTeX command: how it is written here
     name: spelling
     for spelling, names in {
+        "": "boxed fbox ensuremath left right middle displaystyle textstyle limits nolimits relax "
+        "big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr "
+        "mathbf boldsymbol bm bf bold mathbb mathcal mathnormal rm it ( ) [ ]",
+        r"\text": "text textbf textit textrm textnormal texttt textsf mbox hbox "
+        "mathrm mathsf mathit mathtt operatorname emph",
         r"\frac": "dfrac tfrac cfrac nicefrac sfrac",
         r"\binom": "dbinom tbinom",
         r"\le ": "le leq leqslant leqq",
@@ -64,10 +59,10 @@ _SYNONYMS = {
         "exp ": "exp",
         ":": "colon",
         "%": "%",
-        " ": "# &",
+        " ": ", ; : ! > quad qquad thinspace enspace # &",
     }.items()
     for name in names.split()
-}
+} | {" ": " "}
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -82,6 +77,7 @@ _COMMAND = re.compile(r"\\(q?quad|[A-Za-z]+|.)")
 _DOUBLE_BACKSLASH = re.compile(r"\\\\(?=[A-Za-z({\[)}\]])")
 _MARKDOWN = re.compile(r"\*\*(.+?)\*\*|__(.+?)__")
 _PRICE = re.compile(r"^\s*\$(?=\s*-?\d)")
+_MATH_DOLLAR = re.compile(r"(?<!\\)\$")
 _COMMA_RUN = re.compile(r"\d+(?:,\d+)+")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
 _OPENING = re.compile(r"[(\[]|\\\{")
@@ -97,33 +93,18 @@ def normalise(answer: str) -> str | None:
     if r"\begin" not in text:  # where a double backslash would end a row
         text = _DOUBLE_BACKSLASH.sub(r"\\", text)
     text = text.replace("<=", r"\le ").replace(">=", r"\ge ")
-    text = _MARKDOWN.sub(lambda match: match.group(1) or match.group(2), text)
-    text = _drop_dollars(_INVISIBLE.sub(" ", _NO_DELIMITER.sub(" ", text)))
+    text = _MARKDOWN.sub(lambda match: match[1] or match[2], text)
+    text = _INVISIBLE.sub(" ", _NO_DELIMITER.sub(" ", text))
+    if text.count("$") - text.count(r"\$") == 1:  # a price's dollar stays, as a unit
+        text = _PRICE.sub(r"\\$", text)
+    text = _MATH_DOLLAR.sub(" ", text)
     text = _THIN_THOUSANDS.sub(THOUSANDS_MARK, text)
-    text = _COMMAND.sub(_normalise_command, text)
-    text = _SPACED_THOUSANDS.sub(lambda match: match.group().replace(" ", THOUSANDS_MARK), text)
+    text = _COMMAND.sub(lambda match: _COMMANDS.get(match[1], match[0]), text)
+    text = _SPACED_THOUSANDS.sub(lambda match: match[0].replace(" ", THOUSANDS_MARK), text)
     text = text.strip()
     while text.endswith((".", ",", ";", ":")) and not text.endswith(".."):  # 0.333... keeps its
         text = text[:-1].rstrip()
     return text
-
-
-def _normalise_command(match: re.Match[str]) -> str:
-    name = match.group(1)
-    if name in _SPACE_COMMANDS:
-        return " "
-    if name in _IGNORED_COMMANDS:
-        return ""
-    if name in _TEXT_COMMANDS:
-        return r"\text"
-    return _SYNONYMS.get(name, match.group())
-
-
-def _drop_dollars(text: str) -> str:
-    r"""Math-mode dollars go; a price's dollar becomes `\$`, which the parser keeps as a unit."""
-    if text.count("$") - text.count(r"\$") == 1:
-        text = _PRICE.sub(r"\\$", text)
-    return re.sub(r"(?<!\\)\$", " ", text)
 
 
 def join_thousands(text: str) -> str:
@@ -219,15 +200,12 @@ def _letter_tokens(run: str, spaced: bool, after_number: bool) -> list[Token]:
     """
     if run in FUNCTIONS:
         return [Token("function", run, spaced)]
+    if run == "pi" or run.lower() in ("infinity", "infty"):
+        return [Token("command", "pi" if run == "pi" else "infty", spaced)]
     if run.lower() in ("and", "or"):
         return [Token("comma", ",", spaced)]
-    if run == "pi":
-        return [Token("command", "pi", spaced)]
-    if run.lower() in ("infinity", "infty"):
-        return [Token("command", "infty", spaced)]
-    if run in _SHORT_WORDS or (
-        not after_number and _is_wordlike(run) and run not in _LETTER_PRODUCTS
-    ):
+    may_be_word = not after_number and run not in _LETTER_PRODUCTS
+    if run in _SHORT_WORDS or (may_be_word and _is_wordlike(run)):
         return [Token("word", run, spaced)]
     return [Token("name", letter, spaced and k == 0) for k, letter in enumerate(run)]
 

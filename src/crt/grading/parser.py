@@ -1,9 +1,11 @@
 """LaTeX answers as trees: what is written, before anything is computed."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, reduce
+from operator import add, mul
+from typing import Any, NamedTuple
 
 from crt.grading.latex import Token, join_thousands, normalise, tokenise, words
 from crt.grading.units import SCALES, may_be_unit
@@ -63,6 +65,46 @@ def kinds(tree: Node) -> set[str]:
     return {node.kind for node in nodes} | {node.text for node in nodes if node.kind == "call"}
 
 
+class NotAValue(ValueError):
+    """A tree is not one value, or it is too large to compute here."""
+
+
+def combine(
+    node: Node,
+    parts: list[Any],
+    number: Callable[[Fraction], Any],
+    name: Callable[[str], Any],
+    power: Callable[[Any, Any, Node], Any],
+    call: Callable[[str, list[Any]], Any],
+) -> Any:
+    """A node's value from its parts' values, in any arithmetic: exact, of bounds, or sympy's."""
+    match node.kind:
+        case "number":
+            return number(node.number)
+        case "base":
+            return number(Fraction(int(node.text, int(node.number))))
+        case "name":
+            return name(node.text)
+        case "neg":
+            return number(Fraction(-1)) * parts[0]
+        case "add":
+            return reduce(add, parts)
+        case "mul":
+            return reduce(mul, parts)
+        case "div":
+            return parts[0] / parts[1]
+        case "pow":
+            return power(parts[0], parts[1], node.parts[1])
+        case "call":
+            return call(node.text, parts)
+        case "unit" if node.text == "%":
+            return number(Fraction(1, 100)) * parts[0]
+        case "unit" if node.text == "degree":
+            return number(Fraction(1, 180)) * name("pi") * parts[0]
+        case _:
+            raise NotAValue(node.kind)
+
+
 class Parsed(NamedTuple):
     """An answer as a tree; `joined` says that `1,234` was taken for one number."""
 
@@ -86,10 +128,10 @@ def _parse_tokens(tokens: list[Token]) -> Node | None:
     try:
         parser = Parser(list(tokens))
         tree = parser.answer()
-        parser.expect_end()
     except (Unreadable, ZeroDivisionError, OverflowError):
         return None
-    return tree if _depth(tree) <= MAX_DEPTH else None
+    complete = parser.position == len(tokens)
+    return tree if complete and _depth(tree) <= MAX_DEPTH else None
 
 
 def _depth(node: Node) -> int:
@@ -115,6 +157,11 @@ class Unreadable(ValueError):
     """The answer does not follow the grammar; caught by `parse`."""
 
 
+def _require(condition: object) -> None:
+    if not condition:
+        raise Unreadable
+
+
 CURRENCIES = {"$": "dollar", "euro": "euro", "pounds": "sterling", "yen": "yen", "rupee": "rupee"}
 _RELATIONS = {"=", "<", ">", "le", "ge", "ne", "approx", "in", "equiv", "sim", "subset"}
 _GREEK = words(
@@ -127,12 +174,10 @@ _LABELS = {"angle", "triangle", "measuredangle"}
 _STARTS = _GREEK | _ACCENTS | _LABELS
 _STARTS |= {"frac", "sqrt", "binom", r"\{", "lfloor", "lceil", "begin", "emptyset"}
 _FUNCTION_NAMES = set("fghFGHPN")  # followed by a bracket these are functions, not factors
-_COUNTS = [
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
-    *("ten", "eleven", "twelve"),
-]
+_COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_COUNTS += ("ten", "eleven", "twelve")
 _SINGLE_LETTER_UNITS = set("msghlLNJWKCFAVt")
-_CLOSINGS = {"(": (")", "]"), "[": ("]", ")")}
+_CLOSINGS = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",)}
 _MATRICES = {"pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _END = Token("end", "")
@@ -152,8 +197,7 @@ class Parser:
         return self.tokens[self.position] if self.position < len(self.tokens) else _END
 
     def take(self) -> Token:
-        if self.position == len(self.tokens):
-            raise Unreadable("it ends too soon")
+        _require(self.position < len(self.tokens))
         self.position += 1
         return self.tokens[self.position - 1]
 
@@ -167,18 +211,12 @@ class Parser:
 
     def expect(self, *texts: str) -> str:
         text = self.accept(*texts)
-        if not text:
-            raise Unreadable(f"expected {texts}, not {self.next.text!r}")
+        _require(text)
         return text
-
-    def expect_end(self) -> None:
-        if self.position < len(self.tokens):
-            raise Unreadable(f"left over: {self.next.text!r}")
 
     def enter(self) -> None:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("too deeply nested")
+        _require(self.depth <= MAX_DEPTH)
 
     # Lists, relations, unions, ratios, sums
 
@@ -220,9 +258,10 @@ class Parser:
         terms = [self.signed(self.accept("+", "-", "pm", "mp"))]
         while sign := self.accept("+", "-", "pm", "mp"):
             terms.append(self.signed(sign))
-        if len(terms) > 1 and any(term.kind == "word" for term in terms):
-            raise Unreadable("a word in a sum")
-        return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+        if len(terms) == 1:
+            return terms[0]
+        _require(all(term.kind != "word" for term in terms))
+        return Node("add", tuple(terms))
 
     def signed(self, sign: str) -> Node:
         """A term with its sign; a second sign (`--5`) is a sign of the term."""
@@ -246,8 +285,7 @@ class Parser:
         unit = self.unit()
         if not unit:
             return value
-        if value.kind in ("word", "unit") or not may_be_unit(unit):
-            raise Unreadable(f"{unit!r} is no unit")
+        _require(value.kind not in ("word", "unit") and may_be_unit(unit))
         return Node("unit", (value,), unit)
 
     def unit(self) -> str:
@@ -259,11 +297,9 @@ class Parser:
                 words.append(token.text)
                 continue
             power = self.argument()
-            if power.kind != "number" or power.number not in (2, 3):
-                raise Unreadable("not the power of a unit")
+            _require(power.kind == "number" and power.number in (2, 3))
             words[-1] += f"^{power.number}"
-        if words[-1:] == ["/"]:
-            raise Unreadable("a unit that ends in a slash")
+        _require(words[-1:] != ["/"])
         return " ".join(words)
 
     # Products
@@ -286,31 +322,24 @@ class Parser:
     def at_factor(self) -> bool:
         """Can the next token begin a factor that stands beside another one?"""
         token = self.next
-        match token.kind:
-            case "number" | "name" | "function":
-                return True
-            case "letter":
-                return token.text not in _SINGLE_LETTER_UNITS
-            case "sign":
-                return token.text in "([{" or (token.text == "|" and self.bars == 0)
-            case _:
-                return token.kind == "command" and token.text in _STARTS
+        if token.kind == "letter":
+            return token.text not in _SINGLE_LETTER_UNITS
+        if token.kind == "sign":
+            return token.text in "([{" or (token.text == "|" and self.bars == 0)
+        is_start = token.kind == "command" and token.text in _STARTS
+        return is_start or token.kind in ("number", "name", "function")
 
     def adjacent(self, left: Node) -> Node:
         """Two factors side by side: a mixed number (1 1/2, 1\\frac12) or a product."""
         whole = left.number.denominator == 1 and left.kind == "number"
-        if self.next.kind == "number" and self.tokens[self.position - 1].text not in ")]}":
-            if not (whole and self.next.spaced):
-                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
-            upper = self.factor()
-            self.expect("/")
-            right = Node("div", (upper, self.factor()))
-            if not _is_proper_fraction(right):
-                raise Unreadable(f"two numbers side by side at {self.next.text!r}")
-            return Node("add", (left, right))
-        is_fraction = self.next.text == "frac"
+        token, after = self.next, self.tokens[self.position - 1].text
         right = self.factor()
-        if whole and is_fraction and _is_proper_fraction(right):
+        if token.kind == "number" and after not in ")]}":
+            self.expect("/")
+            right = Node("div", (right, self.factor()))
+            _require(whole and token.spaced and _is_proper_fraction(right))
+            return Node("add", (left, right))
+        if whole and token.text == "frac" and _is_proper_fraction(right):
             return Node("add", (left, right))
         return _multiplied(left, right)
 
@@ -335,17 +364,19 @@ class Parser:
         if following[:1] == ["circ"] or following == ["{", "circ", "}"]:
             self.position += 1 if following[0] == "circ" else 3
             return Node("unit", (base,), "degree")
+        return Node("pow", (base, self.exponent()))
+
+    def exponent(self) -> Node:
         sign = self.accept("-", "+")
-        exponent = self.operand()
-        return Node("pow", (base, negated(exponent) if sign == "-" else exponent))
+        operand = self.operand()
+        return negated(operand) if sign == "-" else operand
 
     def argument(self) -> Node:
         r"""What a command is applied to: a group, or one token; of `\frac12` one digit each."""
         token = self.next
         if token.kind != "number" or len(token.text) == 1:
             return self.operand()
-        if not token.text.isdigit():
-            raise Unreadable("a command needs braces here")
+        _require(token.text.isdigit())
         self.tokens[self.position] = Token("number", token.text[1:])
         return number(int(token.text[0]))
 
@@ -375,14 +406,13 @@ class Parser:
             case "command":
                 node = self.command(token.text)
             case _:
-                raise Unreadable(f"{token.text!r} begins nothing")
+                raise Unreadable
         self.depth -= 1
         return node
 
     def literal(self, token: Token) -> Node:
         r"""A number; `0.1\overline{6}` repeats for ever."""
-        if len(token.text) > MAX_DIGITS or re.search(r"[eE][+-]?\d{4}", token.text):
-            raise Unreadable("too many digits")
+        _require(len(token.text) <= MAX_DIGITS and not re.search(r"[eE][+-]?\d{4}", token.text))
         value = Fraction(token.text)
         following = [t.text for t in self.tokens[self.position : self.position + 2]]
         if following in ([".", "overline"], [".", "bar"]):
@@ -390,28 +420,24 @@ class Parser:
         elif self.next.text not in ("overline", "bar") or self.next.spaced:
             return number(value)
         self.take()
-        self.expect("{")
-        digits = self.take().text
-        self.expect("}")
-        if not digits.isdigit() or len(digits) > 60:
-            raise Unreadable("not digits that repeat")
+        digits = self.braced()
+        _require(digits.isdigit() and len(digits) <= 60)
         places = len(token.text.partition(".")[2])
         return number(value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
 
     def named(self, text: str) -> Node:
         """A variable with its subscript and primes, or a function such as f(x)."""
         if self.accept("_"):
-            text += "_" + self.subscript()
+            text += "_" + (self.braced() if self.next.text == "{" else self.take().text)
         while self.accept("'"):
             text += "'"
         if text[0] in _FUNCTION_NAMES and self.next.text == "(":
             return Node("call", (self.atom(),), text)
         return name(text)
 
-    def subscript(self) -> str:
-        """A subscript as it is written: it names, it is not computed."""
-        if not self.accept("{"):
-            return self.take().text
+    def braced(self) -> str:
+        """A group as it is written: it names, it is not computed."""
+        self.expect("{")
         text, depth = "", 1
         while depth:
             token = self.take()
@@ -443,35 +469,37 @@ class Parser:
             return name(f"{text} {letters}")
         if text in CURRENCIES:
             return Node("unit", (self.factor(),), CURRENCIES[text])
-        if text == "emptyset":
-            return Node("bracket", (), "{}")
-        return self.bracket(text)
+        return Node("bracket", (), "{}") if text == "emptyset" else self.bracket(text)
 
     # Brackets, matrices and functions
 
     def bracket(self, opening: str) -> Node:
-        """What stands in a bracket that has just been opened."""
-        match opening:
-            case "{":  # a group is no bracket: nothing to see in print
-                return self.inside("}")[0]
-            case "(" | "[":
-                return self.interval(opening)
-            case r"\{":
-                return self.set()
-            case "|":
-                self.bars += 1
-                inside = self.sum()
-                self.bars -= 1
-                self.expect("|")
-                return Node("call", (inside,), "abs")
-            case "lfloor":
-                return Node("call", self.inside("rfloor")[:1], "floor")
-            case "lceil":
-                return Node("call", self.inside("rceil")[:1], "ceiling")
-            case "begin":
-                return self.matrix()
-            case _:
-                raise Unreadable(f"{opening!r} is not known")
+        """What stands in a bracket that has just been opened; around one value it only groups.
+
+        `(a, b]` keeps its kinds of ends; braces are not printed, so they never are a bracket.
+        """
+        if opening in _CLOSINGS:
+            inside, closing = self.inside(*_CLOSINGS[opening])
+            if inside.kind == "list" and opening != "{":
+                return Node("bracket", inside.parts, opening + closing)
+            _require(closing == _CLOSINGS[opening][0])
+            return inside
+        if opening == r"\{":
+            if self.accept(r"\}"):
+                return Node("bracket", (), "{}")
+            inside, _ = self.inside(r"\}")
+            return Node("bracket", inside.parts if inside.kind == "list" else (inside,), "{}")
+        if opening == "|":
+            self.bars += 1
+            inside = self.sum()
+            self.bars -= 1
+            self.expect("|")
+            return Node("call", (inside,), "abs")
+        if opening in ("lfloor", "lceil"):
+            function = "floor" if opening == "lfloor" else "ceiling"
+            return Node("call", self.inside("r" + opening[1:])[:1], function)
+        _require(opening == "begin")
+        return self.matrix()
 
     def inside(self, *closings: str) -> tuple[Node, str]:
         """What comes before one of the closing brackets, and that bracket."""
@@ -480,30 +508,12 @@ class Parser:
         self.bars = bars
         return inside, self.expect(*closings)
 
-    def interval(self, opening: str) -> Node:
-        """`(a, b]` with its kinds of ends; around one value a bracket only groups."""
-        inside, closing = self.inside(*_CLOSINGS[opening])
-        if inside.kind == "list":
-            return Node("bracket", inside.parts, opening + closing)
-        if closing != _CLOSINGS[opening][0]:
-            raise Unreadable("a group that ends otherwise than it began")
-        return inside
-
-    def set(self) -> Node:
-        r"""`\{1, 2\}`, perhaps empty."""
-        if self.accept(r"\}"):
-            return Node("bracket", (), "{}")
-        inside, _ = self.inside(r"\}")
-        return Node("bracket", inside.parts if inside.kind == "list" else (inside,), "{}")
-
     def matrix(self) -> Node:
         r"""The rows of `\begin{pmatrix} … \end{pmatrix}`; all must be of one length."""
-        kind = self.environment()
-        if kind not in _MATRICES:
-            raise Unreadable(f"{kind!r} is no matrix")
-        if kind == "array" and self.accept("{"):
-            while not self.accept("}"):
-                self.take()
+        kind = self.braced()
+        _require(kind in _MATRICES)
+        if kind == "array" and self.next.text == "{":
+            self.braced()
         rows = [[self.item()]]
         while not self.accept("end"):
             if self.accept("&"):
@@ -512,44 +522,31 @@ class Parser:
                 self.expect("\\")
                 if self.next.text != "end":
                     rows.append([self.item()])
-        if self.environment() != kind or len({len(row) for row in rows}) != 1:
-            raise Unreadable("not a matrix")
+        _require(self.braced() == kind and len({len(row) for row in rows}) == 1)
         return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
-
-    def environment(self) -> str:
-        self.expect("{")
-        text = ""
-        while not self.accept("}"):
-            text += self.take().text
-        return text
 
     def root(self) -> Node:
         degree = self.inside("]")[0] if self.accept("[") else number(2)
-        if degree.kind != "number" or degree.number.denominator != 1 or degree.number < 2:
-            raise Unreadable("not the degree of a root")
+        _require(degree.kind == "number" and degree.number.denominator == 1 and degree.number >= 2)
         return Node("pow", (self.argument(), number(Fraction(1, degree.number))))
 
     def function(self, text: str) -> Node:
         """A function with its power, its base and what it is applied to, in one spelling each."""
         power, base = None, None
         while sign := self.accept("^", "_"):
-            minus = self.accept("-")
-            operand = self.operand()
-            operand = negated(operand) if minus else operand
+            operand = self.exponent()
             power, base = (operand, base) if sign == "^" else (power, operand)
         arguments = self.function_arguments()
-        if not arguments:
-            raise Unreadable(f"{text} of nothing")
+        _require(arguments)
         if text in _INVERSES and power in (negated(number(1)), number(-1)):
             text, power = _INVERSES[text], None
         if text in ("ln", "lg"):
             text, base = "log", name("e") if text == "ln" else number(10)
         if text == "exp" and len(arguments) == 1:
             node = Node("pow", (name("e"), *arguments))
-        elif base is None or text == "log":
-            node = Node("call", (*arguments, base) if base else arguments, text)
         else:
-            raise Unreadable(f"{text} with a subscript")
+            _require(base is None or text == "log")
+            node = Node("call", (*arguments, base) if base else arguments, text)
         return node if power is None else Node("pow", (node, power))
 
     def function_arguments(self) -> tuple[Node, ...]:
@@ -565,8 +562,7 @@ class Parser:
 
 def _multiplied(left: Node, right: Node) -> Node:
     """A product, flat however many factors it has."""
-    if "word" in (left.kind, right.kind):
-        raise Unreadable("a word in a product")
+    _require("word" not in (left.kind, right.kind))
     return Node("mul", (*left.parts, right) if left.kind == "mul" else (left, right))
 
 
@@ -581,9 +577,8 @@ def _is_proper_fraction(node: Node) -> bool:
 def _numeral(digits: str, base: Node) -> Node:
     """A numeral with its base: `1011_2`."""
     size = base.number
-    valid = digits.isdigit() and size.denominator == 1 and 2 <= size <= 36
-    if not valid or any(int(digit) >= size for digit in digits):
-        raise Unreadable("not a numeral of this base")
+    _require(digits.isdigit() and size.denominator == 1 and 2 <= size <= 36)
+    _require(all(int(digit) < size for digit in digits))
     return Node("base", text=digits.lstrip("0") or "0", number=size)
 
 

@@ -1,18 +1,18 @@
 """The worker process: settles with sympy what algebra leaves open.
 
-`python -m crt.grading.sympy_worker` reads one JSON request per line and writes one JSON reply per
-line. What our grammar cannot read goes through math-verify's parser. Two expressions are the same
-if their difference vanishes to 180 digits at every point that is tried: math-verify's own
-comparison rounds to six digits (1/2004! would be 1/2006!).
+The parent starts `python -m crt.grading.sympy_worker FD SECONDS MB` and sends one JSON request per
+message over the connection FD. What our grammar cannot read goes through math-verify's parser. Two
+expressions are the same if their difference vanishes to 180 digits at every point that is tried:
+math-verify's own comparison rounds to six digits (1/2004! would be 1/2006!).
 """
 
 import contextlib
 import json
-import os
 import resource
 import signal
 import sys
 from fractions import Fraction
+from multiprocessing.connection import Connection
 from typing import Any
 
 import sympy
@@ -21,7 +21,7 @@ from sympy.core.function import AppliedUndef
 
 from crt.grading.interval import WHOLE_ONLY
 from crt.grading.latex import words
-from crt.grading.parser import Node, all_nodes, kinds
+from crt.grading.parser import Node, NotAValue, all_nodes, combine, kinds
 from crt.grading.verifiers import GoldUnread, verify_math
 
 DIGITS = 200
@@ -29,7 +29,7 @@ ZERO_BELOW = 10.0**-180
 # Values for the variables; negative ones count only where both sides are real.
 _POINTS = ("17/13", "-29/31", "101/7", "-53/11", "1/37")
 _WHOLE_POINTS = ("3", "6", "7", "12", "5")
-_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "infty": None}  # ∞⁰ would be 1
+_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I}
 _FUNCTIONS = {
     function: getattr(sympy, function)
     for function in words("sin cos tan cot sec csc sinh cosh tanh gcd lcm factorial floor ceiling")
@@ -39,34 +39,33 @@ _FUNCTIONS = {
 }
 
 
-def serve(deadline_seconds: float, memory_mb: int) -> None:
-    """Answers requests until the input ends; the process ends itself if it is left alone."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # a stray print is no reply
+def serve(connection: Connection, deadline_seconds: float, memory_mb: int) -> None:
+    """Answers requests until the parent is gone; the process ends itself if it is left alone."""
     parse_latex("1")  # loads a grammar, which takes seconds: before the first deadline
     with contextlib.suppress(ValueError, OSError):  # not every system can limit
         resource.setrlimit(resource.RLIMIT_AS, (memory_mb * 2**20, memory_mb * 2**20))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    replies.write('{"ready": true}\n')
-    for line in sys.stdin:
-        signal.alarm(int(deadline_seconds) + 5)
-        reply = reply_to(json.loads(line))
-        signal.alarm(0)
-        replies.write(json.dumps(reply) + "\n")
+    connection.send_bytes(b'{"ready": true}')
+    with contextlib.suppress(EOFError):
+        while True:
+            request = json.loads(connection.recv_bytes())
+            signal.alarm(int(deadline_seconds) + 5)
+            connection.send_bytes(json.dumps(reply_to(request)).encode())
+            signal.alarm(0)
 
 
 def reply_to(request: dict[str, Any]) -> dict[str, Any]:
-    """The reply to one request: `equal` and a reason, or `ungraded` with a reason."""
+    """The reply to one request: a reason, and `equal` where there is a verdict."""
     try:
         comparison = verify_math(**request, oracle=same_value)
     except GoldUnread as error:
-        return {"ungraded": f"the gold cannot be read: {error}"}
+        return {"reason": f"the gold cannot be read: {error}"}
     except MemoryError:
-        return {"ungraded": "out of memory"}
+        return {"reason": "out of memory"}
     except RecursionError:
-        return {"ungraded": "nested too deeply"}
+        return {"reason": "nested too deeply"}
     except Exception as error:  # sympy raises nearly anything on odd input: unknown, not wrong
-        return {"ungraded": f"{type(error).__name__} in symbolic work"}
+        return {"reason": f"{type(error).__name__} in symbolic work"}
     return {"equal": bool(comparison.equal), "reason": f"{comparison.reason} (symbolic)"}
 
 
@@ -74,17 +73,15 @@ def same_value(answer: Node, gold: Node) -> bool:
     """Whether two trees are one value; an answer that is no expression is not the gold."""
     try:
         gold_expression = to_expression(gold)
+    except NotAValue as error:
+        if "\\" in gold.text.replace(r"\text", ""):
+            raise GoldUnread(gold.text) from error
+        return False  # words, which were compared as words
     except Exception as error:  # sympy raises nearly anything on what it cannot build
         raise GoldUnread(gold.text or gold.kind) from error
-    if gold_expression is None:
-        if "\\" in gold.text.replace(r"\text", ""):
-            raise GoldUnread(gold.text)
-        return False  # words, which were compared as words
     try:
         expression = to_expression(answer)
     except (ValueError, TypeError, AttributeError, ZeroDivisionError):
-        return False
-    if expression is None:
         return False
     whole = _is_for_whole_numbers(answer) or _is_for_whole_numbers(gold)
     return same_expression(expression, gold_expression, whole)
@@ -98,39 +95,27 @@ def _is_for_whole_numbers(tree: Node) -> bool:
 
 
 def to_expression(node: Node) -> Any:
-    """A sympy expression, or None for what is not one value."""
+    """A sympy expression; NotAValue for what is not one value."""
     if node.kind == "unread":  # math-verify would drop the words of a text
         expression = None if r"\text" in node.text else parse_latex(node.text)
-        return expression if isinstance(expression, sympy.Expr) else None
+        if not isinstance(expression, sympy.Expr):
+            raise NotAValue(node.text)
+        return expression
     parts = [to_expression(part) for part in node.parts]
-    if any(part is None for part in parts):
-        return None
-    match node.kind:
-        case "number":
-            return sympy.Rational(node.number.numerator, node.number.denominator)
-        case "base":
-            return sympy.Integer(int(node.text, int(node.number)))
-        case "name":
-            return _CONSTANTS.get(node.text, sympy.Symbol(node.text))
-        case "neg":
-            return -parts[0]
-        case "add":
-            return sympy.Add(*parts)
-        case "mul":
-            return sympy.Mul(*parts)
-        case "div":
-            return parts[0] / parts[1]
-        case "pow":
-            return _power(parts[0], parts[1])
-        case "call":
-            return _call(node.text, parts)
-        case "unit" if node.text in ("%", "degree"):
-            return parts[0] * (sympy.Rational(1, 100) if node.text == "%" else sympy.pi / 180)
-        case _:
-            return None
+    return combine(node, parts, _number, _named, _power, _call)
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _number(value: Fraction) -> Any:
+    return sympy.Rational(value.numerator, value.denominator)
+
+
+def _named(name: str) -> Any:
+    if name == "infty":  # ∞⁰ would be 1
+        raise NotAValue(name)
+    return _CONSTANTS.get(name, sympy.Symbol(name))
+
+
+def _power(base: Any, exponent: Any, _: Node) -> Any:
     """As in school, an odd root of a negative number is negative."""
     if exponent.is_Rational and exponent.q % 2 and exponent.q > 1 and base.is_negative:
         return sympy.Integer(-1) ** exponent.p * (-base) ** exponent
@@ -165,22 +150,17 @@ def same_expression(answer: Any, gold: Any, whole: bool = False) -> bool:
     points = (_WHOLE_POINTS if whole else _POINTS) if symbols else ("0",)
     verdicts: list[bool | None] = []
     for k, text in enumerate(points):
-        values = _values_at(Fraction(text), k, symbols)
+        point = Fraction(text)  # each variable has a value of its own
+        values = {
+            symbol: _number(point + j * (2 + k) if point > 0 else point - j)
+            for j, symbol in enumerate(symbols)
+        }
         verdicts.append(same_number(answer.subs(values).doit(), gold.subs(values).doit()))
     if False in verdicts:
         return False
     if verdicts.count(True) < min(3, len(points)):
         raise GoldUnread(f"{gold} has no value to compare")
     return True
-
-
-def _values_at(point: Fraction, k: int, symbols: list[Any]) -> dict[Any, Any]:
-    """A value of its own for each variable at the k-th point."""
-    values = (point + j * (2 + k) if point > 0 else point - j for j in range(len(symbols)))
-    return {
-        symbol: sympy.Rational(value.numerator, value.denominator)
-        for symbol, value in zip(symbols, values, strict=True)
-    }
 
 
 def same_number(answer: Any, gold: Any) -> bool | None:
@@ -202,4 +182,4 @@ def same_number(answer: Any, gold: Any) -> bool | None:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[1]), int(sys.argv[2]))
+    serve(Connection(int(sys.argv[1])), float(sys.argv[2]), int(sys.argv[3]))

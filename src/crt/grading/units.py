@@ -23,30 +23,14 @@ _SIZES = {  # dimension: how many of its base units each unit is; the first spel
         "lb pound": "0.45359237",
         "oz ounce": "0.028349523125",
     },
-    "time": {
-        "s sec second": 1,
-        "min minute": 60,
-        "h hr hour": 3600,
-        "day": 86400,
-        "week": 604800,
-    },
-    "money": {
-        "dollar usd buck": 1,
-        "cent penny pennie": "1/100",
-    },
-    "volume": {
-        "l liter litre": 1,
-        "ml milliliter millilitre": "1/1000",
-    },
-    "speed": {
-        "mph": "0.44704",
-    },
-    "angle": {
-        "degree deg": 1,
-    },
+    "time": {"s sec second": 1, "min minute": 60, "h hr hour": 3600, "day": 86400, "week": 604800},
+    "money": {"dollar usd buck": 1, "cent penny pennie": "1/100"},
+    "volume": {"l liter litre": 1, "ml milliliter millilitre": "1/1000"},
+    "speed": {"mph": "0.44704"},
+    "angle": {"degree deg": 1},
 }
-_UNITS = {
-    name: (dimension, Fraction(size))
+_UNITS = {  # name: its first spelling, dimension and size
+    name: (names.split()[0], dimension, Fraction(size))
     for dimension, sizes in _SIZES.items()
     for names, size in sizes.items()
     for name in names.split()
@@ -106,34 +90,23 @@ def _canonical(words: str) -> str:
 
 
 def _singular(word: str) -> str:
+    """The singular in its first spelling: `centimetres` and `cm` are one."""
     stem, caret, power = word.partition("^")
     if stem not in _UNITS and len(stem) > 2 and stem.endswith("s") and not stem.endswith("ss"):
         stem = stem[:-1]
-    return _short(stem) + caret + power
-
-
-def _short(name: str) -> str:
-    """The shortest spelling of a known unit: `centimetre` and `cm` are one."""
-    if name not in _UNITS:
-        return name
-    return next(other for other, meaning in _UNITS.items() if meaning == _UNITS[name])
+    return (_UNITS[stem][0] if stem in _UNITS else stem) + caret + power
 
 
 def _measure(unit: str) -> tuple[str, Fraction] | None:
     """What a canonical unit measures and how big it is: `cm^2` is length^2, 1/10000."""
-    sides = [_measure_side(side.strip()) for side in unit.split("/")]
-    if len(sides) > 2 or None in sides:
-        return None
-    (dimension, size), *below = filter(None, sides)
-    for other, other_size in below:
-        dimension, size = f"{dimension}/{other}", size / other_size
-    return dimension, size
-
-
-def _measure_side(unit: str) -> tuple[str, Fraction] | None:
-    match = _POWER.match(unit)
-    stem, power = (match.group(1), int(match.group(2))) if match else (unit, 1)
-    if stem not in _UNITS:
-        return None
-    dimension, size = _UNITS[stem]
-    return (f"{dimension}^{power}" if power > 1 else dimension), size**power
+    dimensions: list[str] = []
+    size = Fraction(1)
+    for k, side in enumerate(unit.split("/")):
+        match = _POWER.match(side.strip())
+        stem, power = match.groups() if match else (side.strip(), "")
+        if stem not in _UNITS or k > 1:
+            return None
+        _, dimension, factor = _UNITS[stem]
+        size *= factor ** (int(power or 1) * (-1 if k else 1))
+        dimensions.append(f"{dimension}^{power}" if power else dimension)
+    return "/".join(dimensions), size

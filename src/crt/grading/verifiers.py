@@ -1,18 +1,20 @@
-"""Is a prediction the gold answer? Mathematics and multiple choice, one function each.
+"""Is a response right? What a verifier takes and gives, mathematics and multiple choice.
 
 Decided in microseconds where algebra is enough, else left open: True and False are proofs, None
-means that it takes symbolic work.
+means that it takes symbolic work, which `grader` has done by its workers.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crt.grading import equality
 from crt.grading.equality import Oracle, Rules
-from crt.grading.extract import BLANK
+from crt.grading.extract import BLANK, extract
 from crt.grading.latex import normalise
 from crt.grading.parser import Node, parse
+from crt.types import Problem, Verdict
 
 MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
 
@@ -22,6 +24,48 @@ _KIND_NAMES = {
     **{"matrix": "a matrix", "relation": "an equation or inequality", "ratio": "a ratio"},
     **{"word": "words", "unread": "something unreadable"},
 }
+
+
+class Item(NamedTuple):
+    """A response and the problem it answers; `thinking_opened`: the prompt ended in `<think>`."""
+
+    text: str
+    problem: Problem
+    thinking_opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A verdict with the extracted answer and the reason."""
+
+    verdict: Verdict
+    extracted: str | None
+    reason: str
+
+
+class Pair(NamedTuple):
+    """What a verdict depends on: the cache's key, and a worker's request."""
+
+    prediction: str
+    gold: str
+    options: tuple[str, ...]
+    tolerance: float | None
+    percent: bool
+
+
+def extract_pair(item: Item) -> Grade | Pair:
+    """What has to be compared, or the grade where nothing has.
+
+    The seam for other verifiers: one that needs no symbolic work returns its grade here.
+    """
+    problem = item.problem
+    if not problem.answer.strip():
+        return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
+    prediction, reason = extract(item.text, item.thinking_opened)
+    if prediction is None:
+        return Grade(Verdict.NO_ANSWER, None, reason)
+    percent = bool(problem.question) and asks_percent(problem.question)
+    return Pair(prediction, problem.answer, problem.options, problem.tolerance, percent)
 
 
 class GoldUnread(ValueError):
@@ -147,13 +191,17 @@ def verify_choice(
 ) -> bool | None:
     """Whether the prediction chooses the letter, by name or by what the option says.
 
-    A letter followed by what another option says contradicts itself and is wrong.
+    A letter followed by what another option says contradicts itself and is wrong. A small letter
+    that is what some option says is no choice but that content.
     """
     contents = [_OPTION_LABEL.sub("", option) for option in options]
     gold = ord(letter) - ord("A")
     choice = _leading_choice(prediction, len(options))
-    if choice is None or _is_small_content(prediction, contents, rules):
-        return _verify_content(prediction, contents, gold, rules)
+    if choice is None or (len(prediction) <= 9 and re.search(r"[a-j]", prediction)):
+        verdicts = [_same_content(prediction, content, rules) for content in contents]
+        if choice is None or any(verdicts):
+            ambiguous = any(verdict for k, verdict in enumerate(verdicts) if k != gold)
+            return False if ambiguous or gold >= len(contents) else verdicts[gold]
     chosen, rest = choice
     if chosen != letter:
         return False
@@ -185,23 +233,6 @@ def _leading_choice(prediction: str, options: int) -> tuple[str, str] | None:
     if match.group("alone") and rest and not options:
         return None
     return letter.upper(), rest
-
-
-def _is_small_content(prediction: str, contents: list[str], rules: Rules) -> bool:
-    """Is a small letter, which could be a choice, what some option says? Then it is that."""
-    if not re.search(r"[a-j]", prediction) or len(prediction) > 9:
-        return False
-    return any(_same_content(prediction, content, rules) for content in contents)
-
-
-def _verify_content(prediction: str, contents: list[str], gold: int, rules: Rules) -> bool | None:
-    """Says what the gold option says, and no other option says the same."""
-    if gold >= len(contents):
-        return False
-    verdicts = [_same_content(prediction, content, rules) for content in contents]
-    if any(verdict for k, verdict in enumerate(verdicts) if k != gold):
-        return False
-    return verdicts[gold]
 
 
 def _same_content(prediction: str, content: str, rules: Rules) -> bool | None:

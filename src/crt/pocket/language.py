@@ -15,8 +15,8 @@ EXAMPLE = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom 
 def words() -> frozenset[str]:
     """Every word of the problems, in lower case, gathered from the problems themselves."""
     rng = random.Random(0)
-    told = " ".join(problem(exercise(rng), rng).question for _ in range(1000))
-    return frozenset(re.findall(r"[a-z]+", told.lower()))
+    questions = " ".join(problem(exercise(rng), rng).question for _ in range(1000))
+    return frozenset(re.findall(r"[a-z]+", questions.lower()))
 
 
 def outside(question: str) -> str | None:

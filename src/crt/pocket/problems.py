@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from crt.pocket.wording import question
 from crt.types import Problem
 
 Split = Literal["train", "validation", "test"]
@@ -14,6 +13,16 @@ Split = Literal["train", "validation", "test"]
 LEVELS = (1, 2, 3, 4)
 LEVEL_SHARES = (0.3, 0.3, 0.2, 0.2)
 SOURCE = "pocket"
+
+NAMES = {
+    **dict.fromkeys(("Tom", "Ben", "Sam", "Max", "Leo", "Dan"), "He"),
+    **dict.fromkeys(("Ann", "Eve", "Mia", "Zoe", "Amy", "Kim"), "She"),
+}
+THINGS = ("pens", "books", "coins", "cards", "eggs", "apples", "stamps", "cups", "nuts", "beads")
+HOLDERS = ("boxes", "bags", "packs", "jars")
+GAINS = ("buys {n} more", "finds {n} more", "gets {n} more", "makes {n} more")
+LOSSES = ("loses {n}", "sells {n}", "gives {n} away", "breaks {n}")
+ENDS = ("have now", "have in the end", "have then")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def split_of(item: Exercise) -> Split:
     return "train" if place < 8 else "validation" if place == 8 else "test"
 
 
-def exercises(split: Split, rng: random.Random) -> Iterator[Exercise]:
+def exercises(split: str, rng: random.Random) -> Iterator[Exercise]:
     """Endless exercises of one split, repeats possible."""
     while True:
         item = exercise(rng)
@@ -96,11 +105,65 @@ def exercises(split: Split, rng: random.Random) -> Iterator[Exercise]:
             yield item
 
 
+# How a problem is told: names, things, orders and turns of phrase
+
+
+def pack_phrase(size: int, count: int, things: str, rng: random.Random) -> str:
+    """Several holders of the same size, in one of three phrases."""
+    holder = rng.choice(HOLDERS)
+    return rng.choice(
+        (
+            f"{count} {holder} of {size} {things}",
+            f"{count} {holder} with {size} {things} each",
+            f"{size} {things} in each of {count} {holder}",
+        )
+    )
+
+
+def opening(
+    name: str, start: int, packs: tuple[tuple[int, int], ...], things: str, rng: random.Random
+) -> str:
+    """What there is at first."""
+    if not packs:
+        return f"{name} {rng.choice(('has', 'starts with'))} {start} {things}."
+    phrases = [pack_phrase(size, count, things, rng) for size, count in packs]
+    if len(phrases) == 1:
+        return f"{name} {rng.choice(('has', 'buys'))} {phrases[0]}."
+    if rng.random() < 0.5:
+        return f"{name} has {phrases[0]} and {phrases[1]}."
+    return f"{name} has {phrases[0]}. {NAMES[name]} also has {phrases[1]}."
+
+
+def following(name: str, changes: tuple[int, ...], rng: random.Random) -> str:
+    """What happens next."""
+    # a gain or a loss, as a verb with its number
+    verbs = [rng.choice(GAINS if n > 0 else LOSSES).format(n=abs(n)) for n in changes]
+    if len(verbs) == 2 and rng.random() < 0.5:
+        return f"{NAMES[name]} {verbs[0]} and then {verbs[1]}."
+    first = rng.choice((NAMES[name], f"Then {NAMES[name].lower()}"))
+    later = [f"Later {NAMES[name].lower()} {verb}." for verb in verbs[1:]]
+    return " ".join([f"{first} {verbs[0]}.", *later])
+
+
+def wording(
+    start: int, packs: tuple[tuple[int, int], ...], changes: tuple[int, ...], rng: random.Random
+) -> str:
+    """The whole problem; now and then it is the question that comes first."""
+    name, things = rng.choice(list(NAMES)), rng.choice(THINGS)
+    question = f"How many {things} does {name} {rng.choice(ENDS)}?"
+    if packs and changes[0] > 0 and rng.random() < 0.25:
+        phrases = [pack_phrase(size, count, things, rng) for size, count in packs]
+        story = f"{name} has {changes[0]} {things}. {NAMES[name]} also has {' and '.join(phrases)}."
+    else:
+        story = f"{opening(name, start, packs, things, rng)} {following(name, changes, rng)}"
+    return f"{question} {story}" if rng.random() < 0.2 else f"{story} {question}"
+
+
 def problem(item: Exercise, rng: random.Random) -> Problem:
     """Puts an exercise into words."""
     return Problem(
         id=f"{SOURCE}-{digest(item)[:16]}",
-        question=question(item.start, item.packs, item.changes, rng),
+        question=wording(item.start, item.packs, item.changes, rng),
         answer=str(item.answer),
         source=f"{SOURCE}/level-{item.level}",
     )
@@ -111,14 +174,14 @@ def level_of(item: Problem) -> int:
     return int(item.source.rsplit("-", 1)[1])
 
 
-def problems(split: Split, count: int, seed: int) -> list[Problem]:
+def problems(split: str, count: int, seed: int) -> list[Problem]:
     """`count` different problems of a split; the same seed gives the same list on any machine."""
     if split not in get_args(Split):
         raise ValueError(f"no split {split!r}: one of {', '.join(get_args(Split))}")
     rng = random.Random(f"{split}-{seed}")
-    found: dict[str, Problem] = {}
+    unique: dict[str, Problem] = {}
     for item in exercises(split, rng):
-        if len(found) >= count:
+        if len(unique) >= count:
             break
-        found.setdefault(item.key, problem(item, rng))
-    return list(found.values())
+        unique.setdefault(item.key, problem(item, rng))
+    return list(unique.values())

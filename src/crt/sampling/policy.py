@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crt.data.prompts import Prompt, Template, render
-from crt.grading.grader import Grader, item_of
+from crt.grading.grader import Grader, Item
 from crt.sampling.base import Sampler
 from crt.types import Problem, Rollout, Stop
 
@@ -93,7 +93,7 @@ def grade_responses(
         for index, response in enumerate(group)
     ]
     grades = grader.grade_many(
-        item_of(response.text, problem, response.opens_thinking) for problem, _, response in pairs
+        Item(response.text, problem, response.opens_thinking) for problem, _, response in pairs
     )
     return [
         Rollout(

@@ -121,17 +121,23 @@ def test_the_prompts_of_a_whole_file_may_have_opened_the_thinking(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{bad", "it is not JSON"),
-        ("[1]", "it is a list, not an object"),
-        ('{"response": "5", "answer": ' + "9" * 5000 + "}", "it is not JSON (Exceeds the limit"),
-        ('{"answer": "5"}', "it has no 'response'"),
-        ('{"response": "5"}', "it has no 'answer'"),
-        ('{"response": null, "answer": "5"}', "its 'response' is None, not a text"),
-        ('{"response": "5", "answer": true}', "its 'answer' is True"),
+        ("{bad", "not JSON: Expecting"),
+        ("[1]", "a JSON list, not an object"),
+        ('{"response": "5", "answer": ' + "9" * 5000 + "}", "not usable JSON: Exceeds the limit"),
+        ('{"answer": "5"}', "no response"),
+        ('{"response": "5"}', "no answer"),
+        ('{"response": 5, "answer": "5"}', "response 5 is not text"),
+        ('{"response": "5", "answer": true}', "answer True is bool, not text"),
         ('{"response": "5", "answer": "5", "options": "AB"}', "options 'AB' are not a list"),
         ('{"response": "5", "answer": "E", "options": ["1", "2"]}', "answer 'E' is not a letter"),
-        ('{"response": "5", "answer": "5", "tolerance": -1}', "its 'tolerance' is -1"),
-        ('{"response": "5", "answer": "5", "tolerance": NaN}', "its 'tolerance' is nan"),
+        (
+            '{"response": "5", "answer": "5", "tolerance": -1}',
+            "tolerance -1 is not a number",
+        ),
+        (
+            '{"response": "5", "answer": "5", "tolerance": NaN}',
+            "tolerance nan is not a number",
+        ),
     ],
 )
 def test_a_bad_line_is_refused_by_number_and_nothing_is_written(

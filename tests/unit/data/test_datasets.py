@@ -242,16 +242,9 @@ def test_the_hash_follows_the_content(tmp_path):
 
 
 def test_pocket_problems_are_made_up():
-    pytest.importorskip("crt.pocket.problems")
     loaded = load("pocket:5", "train", seed=3)
     assert len(loaded) == 5
     assert load("pocket:5", "train", seed=3) == loaded
-
-
-def test_a_generator_that_is_not_there_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "crt.pocket.problems", None)  # as if not installed
-    with pytest.raises(DataError, match="pocket is not in this installation"):
-        load("pocket", "train")
 
 
 def test_nothing_heavy_is_imported_for_a_local_file(tmp_path):

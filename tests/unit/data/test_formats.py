@@ -3,9 +3,11 @@ import pytest
 from crt.data.formats import (
     read_choices,
     read_gsm8k,
+    read_item,
     read_multiple_choice,
     read_olympiad,
     read_plain,
+    select_fields,
 )
 from crt.errors import DataError
 
@@ -64,9 +66,9 @@ def test_numbers_are_written_out(stored, answer):
         ({"solution": r"\boxed{}"}, "the box is empty"),
         ({"solution": "It is 5."}, "no box"),
         ({"solution": r"\boxed{1"}, "not closed"),
-        ({"answer": "1", "tolerance": "-1"}, "tolerance '-1' is not a number above 0"),
+        ({"answer": "1", "tolerance": "-1"}, "tolerance '-1' is not a number from 0 up"),
         ({"answer": "1", "tolerance": "nan"}, "tolerance"),
-        ({"answer": "1", "tolerance": "small"}, "tolerance 'small' is not a number above 0"),
+        ({"answer": "1", "tolerance": "small"}, "tolerance 'small' is not a number from 0 up"),
         ({"answer": "1", "question": ""}, "empty question"),
         ({"answer": "1", "question": ["a"]}, "list, not text"),
     ],
@@ -153,3 +155,16 @@ def test_olympiad_tolerance_is_read_and_a_unit_stays_out():
 def test_an_olympiad_row_without_answer_is_bad(stored):
     with pytest.raises(DataError, match="empty answer"):
         gold(read_olympiad, answer=stored)
+
+
+def test_a_response_line_gives_the_problem_that_a_data_row_gives():
+    row = {"question": "Italy's capital?", "choices": ["Paris", "Rome"], "answer": 1}
+    item = read_item({**row, "response": r"\boxed{B}", "thinking_opened": True})
+    problem = read_plain(select_fields(row))
+    assert (item.problem.answer, item.problem.options) == (problem.answer, problem.options)
+    assert (item.text, item.thinking_opened) == (r"\boxed{B}", True)
+
+
+def test_a_response_line_needs_no_question_and_may_have_an_empty_answer():
+    item = read_item({"response": "5", "answer": "", "tolerance": 0})
+    assert (item.problem.question, item.problem.answer, item.problem.tolerance) == ("", "", 0.0)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from crt.grading.grader import Grader, Item, Worker
-from crt.types import Verdict
+from crt.types import Problem, Verdict
 
 # Both are too large to compute and to tell apart by their size, so a worker has to try.
 HANGS = (r"\boxed{9^{9^{9^9}}}", "9^{9^{9^9}} + 1")
@@ -82,15 +82,15 @@ def test_a_worker_ends_itself_when_its_parent_is_gone() -> None:
     worker = Worker(deadline_seconds=1.0, memory_mb=600)
     worker.run({"prediction": "1", "gold": "2", "options": [], "tolerance": None, "percent": False})
     process = worker.process
-    assert process is not None and process.stdin is not None
-    process.stdin.close()  # what a worker sees when its parent has died
+    assert process is not None
+    worker.connection.close()  # what a worker sees when its parent has died
     assert process.wait(timeout=30) == 0
     worker.stop()
 
 
 def test_the_whole_corpus() -> None:
     entries = list(hostile().corpus())
-    items = [Item(response, gold) for _, response, gold in entries]
+    items = [Item(response, Problem("", "", gold)) for _, response, gold in entries]
     with Grader(workers=2, deadline_seconds=1.0) as grader:
         grades = grader.grade_many(items)
         grader.self_test()  # still alive

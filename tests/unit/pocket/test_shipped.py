@@ -5,8 +5,7 @@ import json
 import pytest
 import torch
 
-from crt.pocket import path
-from crt.pocket.load import load
+from crt.pocket import load, path
 from crt.pocket.problems import problems
 from tools.pocket.build import FIGURES, HASHES, hashes
 from tools.pocket.card import render
