@@ -20,7 +20,7 @@ QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom
 PROMPT = f"{QUESTION}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 
 
-def figure(value, problems=600):
+def interval(value, problems=600):
     return {"value": value, "low": value - 1.0, "high": value + 1.0, "problems": problems}
 
 
@@ -44,10 +44,10 @@ def level(name, length, *, model="pocket", folder=False, hash="0" * 64, **change
         "model": model,
         "folder": folder,
         "hash": hash,
-        "acc": figure(94.8),
-        "len": figure(length),
-        "r_zip": figure(0.9),
-        "saved": None if full else figure(50.0),
+        "acc": interval(94.8),
+        "len": interval(length),
+        "r_zip": interval(0.9),
+        "saved": None if full else interval(50.0),
         "certificate": None if full else certificate(),
         **changes,
     }

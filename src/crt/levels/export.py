@@ -14,7 +14,7 @@ from crt.levels.family import (
     Estimate,
     Family,
     Level,
-    certificate_sentence,
+    LevelCertificate,
     check_weights,
     model_of,
 )
@@ -169,6 +169,20 @@ def model_card(family: Family, level: Level, config: RunConfig) -> str:
         train=", ".join(f"`{name}`" for name in config.data.train),
         hash=level.hash,
         config=json.dumps(_public(config), indent=1, ensure_ascii=False),
+    )
+
+
+def certificate_sentence(certificate: LevelCertificate | None) -> str:
+    """The certificate in words, with its number of problems."""
+    if certificate is None:
+        return "this is the base, the reference of the others."
+    verdict = "passed" if certificate.passed else "**not passed**"
+    return (
+        f"{verdict}. Accuracy is {100 * certificate.difference:+.1f} points against the base, with "
+        f"{100 * certificate.confidence:.0f} % confidence not below "
+        f"{100 * certificate.lower_bound:+.1f}, paired over {certificate.problems} problems and "
+        f"valid for all {certificate.candidates} checkpoints at once; the tolerance is "
+        f"{100 * certificate.tolerance:g}."
     )
 
 

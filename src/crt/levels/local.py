@@ -402,7 +402,7 @@ def _load(level: Level, file: Path, settings: LocalSettings) -> LoadedModel:
 
 
 def _template(loaded: LoadedModel, family: Family) -> Template | None:
-    settings = family.prompt_settings
+    settings = family.prompt
     if settings.plain is None and not loaded.tokenizer.chat_template:
         return None
     return prepare(loaded.tokenizer, settings)  # pyright: ignore[reportArgumentType]

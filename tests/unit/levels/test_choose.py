@@ -1,19 +1,27 @@
 """Levels are feasible, certified unless asked otherwise, on the front, and spread by length."""
 
-from crt.levels.choose import (
-    Candidate,
+from crt.levels.build import (
+    SeriesPoint,
     choose_levels,
     level_names,
     merge_similar,
     pareto_front,
     spread_by_length,
 )
+from tests.support.levels import certificate, interval
 
 
 def point(name, accuracy, length, lower_bound=None, base=0.90):
     difference = accuracy - base
     bound = difference - 0.005 if lower_bound is None else lower_bound
-    return Candidate(name, accuracy, length, difference, bound)
+    return SeriesPoint(
+        name=name,
+        step=10,
+        folder=name,
+        acc=interval(100 * accuracy),
+        len=interval(length),
+        certificate=certificate(bound, difference, problems=10_000),
+    )
 
 
 def names(points):
@@ -33,9 +41,9 @@ def test_the_front_is_what_no_shorter_one_equals():
 def test_without_certificate_not_offered_unless_asked_for():
     points = [point("sure", 0.90, 60, lower_bound=-0.009), point("unsure", 0.90, 50, -0.02)]
     how = {"levels": 4, "tolerance": 0.01}
-    assert choose_levels(points, 100, **how) == [("concise", points[0])]
+    assert choose_levels(points, 100, **how) == [points[0]]
     both = choose_levels(points, 100, **how, uncertified=True)
-    assert [(n, p.name) for n, p in both] == [("concise", "unsure"), ("balanced", "sure")]
+    assert names(both) == ["unsure", "sure"]
 
 
 def test_what_lost_accuracy_is_never_a_level():
@@ -50,7 +58,7 @@ def test_what_is_longer_than_the_base_is_no_level():
 def test_the_front_alone_when_asked_for():
     points = [point("a", 0.90, 50), point("b", 0.90, 60)]
     chosen = choose_levels(points, 100, levels=4, tolerance=0.01, front_only=True)
-    assert [p.name for _, p in chosen] == ["a"]
+    assert names(chosen) == ["a"]
 
 
 def test_levels_differ_in_length_or_clearly_in_accuracy():
@@ -60,7 +68,7 @@ def test_levels_differ_in_length_or_clearly_in_accuracy():
     better = [point("a", 0.90, 50), point("b", 0.905, 54), point("c", 0.92, 54.5)]
     assert names(merge_similar(better, 0.01)) == ["a", "c"]  # half a point is not worth a level
     chosen = choose_levels([*points, *better[1:]], 100, levels=4, tolerance=0.01)
-    assert [(n, p.name) for n, p in chosen] == [("concise", "short"), ("balanced", "c")]
+    assert names(chosen) == ["short", "c"]
 
 
 def test_of_those_equally_short_the_most_accurate():
@@ -73,7 +81,7 @@ def test_of_those_equally_short_the_most_accurate():
 def test_longer_ones_only_fill_places_the_front_leaves():
     points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
     chosen = choose_levels(points, 100, levels=3, tolerance=0.01)
-    assert [(n, p.name) for n, p in chosen] == [("concise", "a"), ("balanced", "b")]
+    assert names(chosen) == ["a", "b"]
 
 
 def test_spread_keeps_the_shortest_and_equal_ratios():

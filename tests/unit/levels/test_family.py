@@ -3,7 +3,6 @@
 import copy
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +11,15 @@ from pydantic import ValidationError
 from crt.algorithm.statistics import WORST, dirichlet_mean_cdf, gaffke_bound
 from crt.cli import main
 from crt.errors import ConfigError, DataError
+from crt.evaluation.store import load
 from crt.io import sha256
-from crt.levels.build import build_family, certify, evaluated_series, read_series
+from crt.levels.build import (
+    build_family,
+    certify,
+    evaluated_series,
+    read_series,
+    stored_model,
+)
 from crt.levels.family import Family, family_file, model_of, read_family
 from crt.recipes import config_of
 from crt.run import Run
@@ -125,13 +131,15 @@ def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_
 
 def test_the_more_are_looked_at_the_more_each_must_show(run, unsure):
     base, one = read_series(unsure)
-    alone = certify(unsure, [base, one], 0.01)["step-0010"]
-    among = certify(unsure, [base, *[replace(one, name=f"c{i}") for i in range(5)]], 0.01)
+    evaluations = {point.folder: load(unsure / point.folder) for point in (base, one)}
+    (alone,) = certify([base, one], evaluations, 0.01)
+    among = certify([base, *[one] * 5], evaluations, 0.01)[0]
     # one problem won, one lost, ten alike; five are looked at: 95 % of one, 99 % of each
     differences = [np.array([-1.0, 1.0, *[0.0] * 10])]
-    assert alone.lower_bound == pytest.approx(gaffke_bound(differences, 0.95))
-    assert among["c0"].lower_bound == pytest.approx(gaffke_bound(differences, 0.99))
-    assert (alone.candidates, among["c0"].candidates, among["c0"].confidence) == (1, 5, 0.95)
+    assert alone.certificate.lower_bound == pytest.approx(gaffke_bound(differences, 0.95))
+    assert among.certificate.lower_bound == pytest.approx(gaffke_bound(differences, 0.99))
+    assert (alone.certificate.candidates, among.certificate.candidates) == (1, 5)
+    assert among.certificate.confidence == 0.95
 
 
 def test_that_bound_holds_whichever_is_chosen():
@@ -250,3 +258,16 @@ def test_models_are_relative_folders_or_plain_names(bad, tmp_path):
 def test_frozen():
     with pytest.raises(ValidationError):
         Family.model_validate(GOOD).name = "other"
+
+
+def test_a_converted_gguf_file_is_named_by_its_folder(tmp_path):
+    file, converted = tmp_path / "run" / "family.json", tmp_path / "cache" / "small-1a2b"
+    assert stored_model("models/small.gguf", converted, file) == ("../cache/small-1a2b", True)
+
+
+def test_a_folder_is_relative_and_a_hub_id_stays_as_it_is(tmp_path):
+    file, base = tmp_path / "run" / "family.json", tmp_path / "base"
+    base.mkdir()
+    assert stored_model(str(base), base, file) == ("../base", True)
+    assert stored_model("owner/name", tmp_path / "hub", file) == ("owner/name", False)
+    assert stored_model("pocket", tmp_path / "assets", file) == ("pocket", False)
