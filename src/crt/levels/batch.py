@@ -4,6 +4,7 @@ Every response owns a row of a preallocated KV cache, filled to its own length. 
 first ones: when a response ends, the last active row takes its place. No idle row is computed.
 """
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class Generation:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
+    index: int = 0  # among the choices of its answer
+    events: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)  # where its tokens go
     tokens: list[int] = field(default_factory=list[int])
     finish_reason: FinishReason | None = None
 

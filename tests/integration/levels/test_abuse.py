@@ -12,8 +12,9 @@ import pytest
 
 from crt.errors import ConfigError, DataError
 from crt.levels.family import Family
-from crt.levels.local import LocalSettings, load_local_engine
-from crt.levels.server import Address, bind
+from crt.levels.local import load_local_engine
+from crt.levels.options import serve_options
+from crt.levels.server import bind
 from tests.support.levels import level, plain_family, served, until
 
 CHAT = "/v1/chat/completions"
@@ -30,11 +31,7 @@ SHORT = {**LONG, "max_tokens": 5}
 @pytest.fixture(scope="module")
 def small(endless_family):
     """A server with two places and a queue of one."""
-    with served(*endless_family, slots=2, queue=1, service={"body_bytes": 4096}) as (
-        url,
-        service,
-        _,
-    ):
+    with served(*endless_family, slots=2, queue=1, body_kb=4) as (url, service, _):
         yield url, service
 
 
@@ -170,7 +167,7 @@ def test_headers_of_the_page(small, http):
 
 
 def test_the_time_limit(endless_family, http):
-    with served(*endless_family, slots=2, service={"time_limit": 0.05}) as (url, service, _):
+    with served(*endless_family, slots=2, time_limit=0.05) as (url, service, _):
         told = http.post(url + CHAT, json=LONG)
         assert told.status_code == 504 and told.json()["error"]["code"] == "time_limit"
         streamed = http.post(url + CHAT, json={**LONG, "stream": True}).text
@@ -181,11 +178,7 @@ def test_the_time_limit(endless_family, http):
 
 def test_the_key(endless_family, http):
     key = "a-key-that-is-long-enough"
-    with served(*endless_family, slots=1, service={"api_key": key, "loopback_only": False}) as (
-        url,
-        _,
-        _,
-    ):
+    with served(*endless_family, slots=1, api_key=key) as (url, _, _):
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {key}x"}):
             told = http.get(f"{url}/v1/models", headers=headers)
             assert told.status_code == 401 and told.headers["www-authenticate"] == "Bearer"
@@ -230,17 +223,18 @@ def test_a_model_that_fails_answers_with_an_error_and_goes_on(endless_family, ht
 
 def test_reached_by_others_only_with_a_key():
     with pytest.raises(ConfigError, match="can be reached by others"):
-        Address(host="0.0.0.0")
-    with pytest.raises(ConfigError, match="shorter than 16"):
-        Address(host="0.0.0.0", api_key="short")
-    assert Address(host="0.0.0.0", api_key="x" * 16).loopback is False
+        serve_options(host="0.0.0.0")
+    with pytest.raises(ConfigError, match="at least 16 characters") as caught:
+        serve_options(host="0.0.0.0", api_key="short")
+    assert "short" not in str(caught.value)
+    assert serve_options(host="0.0.0.0", api_key="x" * 16).loopback is False
 
 
 def test_a_taken_port_is_one_sentence():
-    with bind(Address(port=0)) as bound:
+    with bind(serve_options(port=0)) as bound:
         bound.listen()
         with pytest.raises(ConfigError, match="Give another --port"):
-            bind(Address(port=bound.getsockname()[1]))
+            bind(serve_options(port=bound.getsockname()[1]))
 
 
 def test_weights_that_changed_are_not_served(endless_family):
@@ -248,7 +242,7 @@ def test_weights_that_changed_are_not_served(endless_family):
     other = level("full", 129.0, model="model", folder=True, hash="1" * 64)
     changed = Family.model_validate(plain_family([other]))
     with pytest.raises(DataError, match="other weights"):
-        load_local_engine(changed, file, LocalSettings(), lambda _: None)
+        load_local_engine(changed, file, serve_options(), lambda _: None)
 
 
 def test_many_at_once_each_get_their_own_answer(small, http):

@@ -166,7 +166,7 @@ def test_stopping_frees_the_places(visit, endless_family):
 
 def test_a_key_is_asked_for_and_used(visit, pocket_family):
     key = "a-key-that-is-long-enough"
-    with served(*pocket_family, slots=2, service={"api_key": key}) as (url, _, _):
+    with served(*pocket_family, slots=2, api_key=key) as (url, _, _):
         found = visit(url)
         found.page.wait_for_selector("#keyrow:not([hidden])")
         found.page.wait_for_selector("#summary.problem")

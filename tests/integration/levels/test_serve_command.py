@@ -25,13 +25,13 @@ def file(tmp_path):
     ("arguments", "says"),
     [
         (["--host", "0.0.0.0"], "can be reached by others"),
-        (["--api-key", "short"], "shorter than 16 characters"),
+        (["--api-key", "short"], "at least 16 characters"),
         (["--port", "99999"], "--port 99999"),
         (["--default", "concice"], "Did you mean `concise`?"),
         (["--engine", "vllm"], "vLLM is not installed"),
         (["--upstream", "nowhere"], "is not LEVEL=…"),
         (["--upstream", "http://127.0.0.1:9/v1", "--upstream-key-from", "NO_SUCH"], "NO_SUCH"),
-        (["--slots", "0"], "cannot work"),
+        (["--slots", "0"], "--slots 0 cannot work"),
         ([], "other weights"),  # the hash in the file is made up
     ],
 )

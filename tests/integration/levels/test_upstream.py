@@ -9,28 +9,26 @@ import openai
 import pytest
 
 from crt.errors import ConfigError, EngineError
-from crt.levels.errors import ApiError
 from crt.levels.proxy import Service, prepare_call
-from crt.levels.requests import Choice, Dial
+from crt.levels.requests import ApiError
 from crt.levels.upstream import (
     UpstreamEngine,
     UpstreamModel,
-    UpstreamSettings,
     _name_reasoning,
     _stops,
     find_upstream,
     level_urls,
     match_model,
 )
-from tests.support.levels import PROMPT, QUESTION, running, served, until
+from tests.support.levels import PROMPT, QUESTION, options_with, running, served, until
 
 ASKED = [{"role": "user", "content": PROMPT}]
 LEVELS = ("concise", "full")
 
 
-def dialled(family, urls, names=(), *, time_limit=300.0, **settings):
-    engine = find_upstream(family, urls, names, UpstreamSettings(**settings))
-    return running(Service(family, engine, family.default, time_limit=time_limit))
+def dialled(family, urls, **options):
+    options = options_with(upstream=urls, **options)
+    return running(Service(family, find_upstream(family, options), options))
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +137,10 @@ def test_health_is_that_of_the_servers_behind(demo, pocket_family, http, monkeyp
 def upstream_body(family, body):
     """What a server behind the proxy is sent."""
     models = {level: UpstreamModel("http://127.0.0.1:9/v1", level) for level in LEVELS}
-    engine = UpstreamEngine(models, UpstreamSettings())
-    choice, dial = Choice(family.levels[0], "default"), Dial(model="demo")
-    call, _ = prepare_call(Service(family, engine, family.default), "chat", choice, dial, body)
-    return engine._upstream_body(call, with_token_ids=False)
+    engine = UpstreamEngine(models, 1)
+    service = Service(family, engine, options_with())
+    call = prepare_call(service, "chat", {"model": "demo", **body})
+    return engine.upstream_body(call, with_token_ids=False)
 
 
 def test_sampled_as_it_was_measured_unless_the_client_says_otherwise(pocket_family):
@@ -173,7 +171,8 @@ def test_thinking_has_the_name_it_has_here():
 
 
 def test_too_many_at_the_dial_itself(demo, pocket_family, http):
-    with dialled(pocket_family[0], [f"{demo}/v1"], max_requests=0) as (url, _, _):
+    with dialled(pocket_family[0], [f"{demo}/v1"]) as (url, service, _):
+        service.engine.max_requests = 0
         body = {"model": "demo", "messages": ASKED}
         assert http.post(f"{url}/v1/chat/completions", json=body).status_code == 429
 
@@ -266,7 +265,7 @@ def test_one_that_is_not_there(pocket_family):
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
     with pytest.raises(EngineError, match="cannot be reached"):
-        find_upstream(pocket_family[0], [f"http://127.0.0.1:{port}/v1"], [], UpstreamSettings())
+        find_upstream(pocket_family[0], options_with(upstream=[f"http://127.0.0.1:{port}/v1"]))
 
 
 def test_addresses_by_level():
@@ -283,11 +282,11 @@ def test_addresses_by_level():
 def test_one_model_is_not_two_levels(pocket_family):
     """A server of one model would answer for every level, with the promises of each."""
     rude = Rude(None, models=["only"])
-    settings = UpstreamSettings()
     with pytest.raises(ConfigError, match="concise and full would both be only at"):
-        find_upstream(pocket_family[0], [rude.url], [], settings)
+        find_upstream(pocket_family[0], options_with(upstream=[rude.url]))
     both = ["concise=only", "full=only"]
-    engine = find_upstream(pocket_family[0], [rude.url], both, settings)
+    options = options_with(upstream=[rude.url], upstream_model=both)
+    engine = find_upstream(pocket_family[0], options)
     assert engine.models["full"].name == "only"  # the user said so
     rude.close()
 

@@ -11,19 +11,18 @@ import pytest
 from crt.errors import ConfigError, DataError, EngineError
 from crt.levels.family import Family
 from crt.levels.proxy import Service
-from crt.levels.upstream import UpstreamSettings
 from crt.levels.vllm import (
     Launch,
+    ServerProcesses,
     choose_engine,
     free_ports,
     plan_launches,
-    start_servers,
     start_vllm,
     stop_servers,
     vllm_program,
     wait_until_ready,
 )
-from tests.support.levels import level, plain_family, running, until
+from tests.support.levels import level, options_with, plain_family, running, until
 
 
 @pytest.fixture
@@ -102,10 +101,12 @@ def test_servers_are_waited_for_and_ended():
     (port,) = free_ports(1)
     command = (sys.executable, "-c", SERVER, str(port))
     said: list[str] = []
-    (process,) = start_servers([Launch(command, f"http://127.0.0.1:{port}", {})], said.append)
+    servers = ServerProcesses([Launch(command, f"http://127.0.0.1:{port}", {})])
+    servers.start(said.append)
+    (process,) = servers.processes
     assert process.poll() is None and str(port) in said[0]
     assert os.getpgid(process.pid) != os.getpgid(0)  # Ctrl-C here is not for it
-    stop_servers([process])
+    servers.stop()
     assert process.poll() is not None
 
 
@@ -113,7 +114,7 @@ def test_one_that_ends_at_once_is_said():
     (port,) = free_ports(1)
     failing = Launch((sys.executable, "-c", "raise SystemExit(3)"), f"http://127.0.0.1:{port}", {})
     with pytest.raises(EngineError, match="exit code 3"):
-        start_servers([failing], lambda _: None)
+        ServerProcesses([failing]).start(lambda _: None)
 
 
 def test_one_that_never_answers_is_said():
@@ -138,8 +139,8 @@ def program(tmp_path, monkeypatch):
 
 
 def service_of(family, file):
-    engine, servers = start_vllm(family, file, (), UpstreamSettings(), lambda _: None)
-    return Service(family, engine, family.default, servers=servers)
+    engine = start_vllm(family, file, (), 8, lambda _: None)
+    return Service(family, engine, options_with())
 
 
 def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, http):
@@ -162,7 +163,7 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     assert "token_ids" not in told["choices"][0] and "usage" not in streamed
     assert '"reasoning_content": ' in streamed and '"model": "demo:concise"' in streamed
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "temperature"
-    assert [process.poll() for process in service.servers.processes] == [0, 0]
+    assert [process.poll() for process in service.engine.servers.processes] == [0, 0]
 
 
 def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
@@ -172,10 +173,10 @@ def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatc
     service = service_of(family, file)
     body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo:concise"}
     with running(service) as (url, _, _):
-        dead = service.servers.processes[0]
+        dead = service.engine.servers.processes[0]
         dead.kill()
         dead.wait()
-        until(lambda: service.servers.processes[0] is not dead)
+        until(lambda: service.engine.servers.processes[0] is not dead)
         until(lambda: http.get(f"{url}/health").status_code == 200)
         assert http.post(f"{url}/v1/chat/completions", json=body).status_code == 200
 
@@ -186,8 +187,8 @@ def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypa
     family, file = pocket_family
     service = service_of(family, file)
     with running(service) as (url, _, _):
-        service.servers.processes[0].kill()
-        service.servers.processes[0].wait()
+        service.engine.servers.processes[0].kill()
+        service.engine.servers.processes[0].wait()
         response = http.get(f"{url}/health")
     assert response.status_code == 503
     assert response.json()["levels"] == {"concise": "unreachable", "full": "ok"}

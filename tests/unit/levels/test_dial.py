@@ -2,15 +2,14 @@
 
 import pytest
 
-from crt.levels.errors import ApiError
 from crt.levels.family import Family
-from crt.levels.requests import Dial, choose_level, level_at, model_ids, nearest_level
+from crt.levels.requests import ApiError, Dial, choose_level, level_at, model_ids, nearest_level
 from tests.support.levels import level, plain_family
 
 
 def setting(family, **request):
-    choice = choose_level(family, Dial(**{"model": "demo", **request}), family.default)
-    return choice.level.name, choice.chosen_by
+    level, by = choose_level(family, Dial(**{"model": "demo", **request}), family.default)
+    return level.name, by
 
 
 def test_by_the_models_name(four):
@@ -62,14 +61,14 @@ def test_which_counts(four):
 def test_a_name_and_a_target_contradict_each_other(four):
     with pytest.raises(ApiError, match="names a level and token_target") as caught:
         setting(four, model="demo:full", token_target=60)
-    assert (caught.value.status, caught.value.error["code"]) == (400, "dial_conflict")
+    assert (caught.value.status_code, caught.value.error["code"]) == (400, "dial_conflict")
 
 
 @pytest.mark.parametrize("model", ["demo:brief", "other", "other:concise", "demo:", ":concise"])
 def test_an_unknown_model_is_not_found(four, model):
     with pytest.raises(ApiError, match="There is no model") as caught:
         setting(four, model=model)
-    assert (caught.value.status, caught.value.error["code"]) == (404, "model_not_found")
+    assert (caught.value.status_code, caught.value.error["code"]) == (404, "model_not_found")
 
 
 def test_two_levels_between_which_the_shorter_is_taken():

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from crt.levels.reasoning_splitter import ReasoningSplitter, overlap
+from crt.levels.reasoning_splitter import Piece, ReasoningSplitter, Vocabulary, overlap
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +18,13 @@ def letters():
 
 def read(letters, text, **settings):
     """Thinking, answer, and the splitter, after one token a byte and an end."""
-    splitter = ReasoningSplitter(letters, **settings)
-    thought = said = ""
-    ids = letters.encode(text).ids
-    for token in [*ids, 0]:
-        piece = splitter.feed(token, end=splitter.tokens == len(ids))
-        thought, said = thought + piece.reasoning, said + piece.content
-        if splitter.stopped:
-            return thought, said, splitter
-    piece = splitter.close()
-    return thought + piece.reasoning, said + piece.content, splitter
+    end = letters.get_vocab_size()
+    splitter = ReasoningSplitter(Vocabulary(letters, frozenset({end})), **settings)
+    piece = Piece()
+    for token in letters.encode(text).ids:
+        piece += splitter.feed([token])
+    piece += splitter.feed([end], "stop")
+    return piece.reasoning, piece.content, splitter
 
 
 def test_a_prompt_that_opened_the_thinking(letters):
@@ -62,7 +59,7 @@ def test_spaces_inside_the_thinking_stay(letters):
 
 def test_a_stop_cuts_the_answer(letters):
     _, said, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
-    assert said == "one. " and splitter.stopped
+    assert said == "one. " and splitter.tokens == 8  # up to the stop
 
 
 def test_a_stop_in_the_thinking_means_nothing(letters):

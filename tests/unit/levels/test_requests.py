@@ -3,8 +3,8 @@
 import pytest
 
 from crt.data.prompts import PromptSettings
-from crt.levels.errors import ApiError
 from crt.levels.requests import (
+    ApiError,
     ChatRequest,
     TextRequest,
     apply_measured_prompt,
@@ -42,7 +42,7 @@ HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 def test_refused(extra, says):
     with pytest.raises(ApiError, match=says.replace("?", r"\?")) as caught:
         parse_request(ChatRequest, {**HELLO, **extra})
-    assert caught.value.status == 400 and caught.value.error["param"]
+    assert caught.value.status_code == 400 and caught.value.error["param"]
 
 
 def test_what_clients_send_and_means_nothing_here():
@@ -77,7 +77,7 @@ def test_prompts_as_text_and_as_tokens(prompt, prompts):
 def test_bodies_that_are_no_object(body):
     with pytest.raises(ApiError) as caught:
         parse_body(body)
-    assert caught.value.status == 400 and caught.value.error["code"] == "invalid_json"
+    assert caught.value.status_code == 400 and caught.value.error["code"] == "invalid_json"
 
 
 SETTINGS = PromptSettings(instruction="Solve: {question}\nBox the answer.")
