@@ -46,6 +46,8 @@ AVERAGE = ("averages", "all")  # levels are judged over all data sets of the eva
 NOTICEABLE = 1.1  # ratio of lengths below which nobody would notice another level
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
+_CERTIFICATE_FIELDS = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
+_LEVEL_FIELDS = ("step", "acc", "len", "r_zip", "saved", "certificate")
 
 
 def _read_interval(plain: Any) -> Any:
@@ -154,16 +156,8 @@ def certify(
         result = certificate(pairs, tolerance, confidence) if pairs else None
         if result is None:
             raise DataError(f"{point.name} was measured on too few problems for a certificate.")
-        own = LevelCertificate(
-            difference=result.difference,
-            lower_bound=result.lower_bound,
-            tolerance=float(tolerance),
-            confidence=LEVEL,
-            candidates=len(checkpoints),
-            problems=result.problems,
-            needed=result.needed,
-            passed=result.passed,
-        )
+        values = {name: getattr(result, name) for name in _CERTIFICATE_FIELDS}
+        own = LevelCertificate(**values, confidence=LEVEL, candidates=len(checkpoints))
         certified.append(point.model_copy(update={"certificate": own}))
     return certified
 
@@ -330,11 +324,8 @@ def _level(
         hash=actual_hash,
         adapter=not (weights / "config.json").is_file(),
         pareto=pareto,
-        **{field: getattr(point, field) for field in _SHARED_FIELDS},
+        **{field: getattr(point, field) for field in _LEVEL_FIELDS},
     )
-
-
-_SHARED_FIELDS = ("step", "acc", "len", "r_zip", "saved", "certificate")
 
 
 def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:

@@ -73,32 +73,19 @@ class Metrics:
     """Counters of one server, for Prometheus."""
 
     def __init__(self, engine: Engine) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "crt_requests", "Requests answered.", ["route", "level", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "crt_request_seconds",
-            "From a request to the end of its answer.",
-            ["route", "level"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self.first_token = Histogram(
-            "crt_first_token_seconds",
-            "From a request to the first token of a stream.",
-            ["level"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self.tokens = Counter(
-            "crt_tokens",
-            "Tokens of finished answers: prompt, completion, and reasoning as part of completion.",
-            ["level", "kind"],
-            registry=registry,
-        )
-        running = Gauge("crt_running", "Responses under way.", ["level"], registry=registry)
-        waiting = Gauge("crt_waiting", "Responses in the queue.", ["level"], registry=registry)
+        self.registry = CollectorRegistry()
+        own: Any = {"registry": self.registry}
+        timed: Any = {**own, "buckets": BUCKETS}
+        labels = ["route", "level"]
+        self.requests = Counter("crt_requests", "Requests answered.", [*labels, "status"], **own)
+        about = "From a request to the end of its answer."
+        self.seconds = Histogram("crt_request_seconds", about, labels, **timed)
+        about = "From a request to the first token of a stream."
+        self.first_token = Histogram("crt_first_token_seconds", about, ["level"], **timed)
+        about = "Tokens of finished answers: prompt, completion, and reasoning as part of it."
+        self.tokens = Counter("crt_tokens", about, ["level", "kind"], **own)
+        running = Gauge("crt_running", "Responses under way.", ["level"], **own)
+        waiting = Gauge("crt_waiting", "Responses in the queue.", ["level"], **own)
         for level in engine.load():
             running.labels(level).set_function(lambda level=level: engine.load()[level][0])
             waiting.labels(level).set_function(lambda level=level: engine.load()[level][1])
