@@ -34,6 +34,7 @@ class Generation:
     events: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)  # where its tokens go
     tokens: list[int] = field(default_factory=list[int])
     finish_reason: FinishReason | None = None
+    _taken: int = 0  # tokens that were taken
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -42,6 +43,12 @@ class Generation:
     def position(self) -> int:
         """Of its last token."""
         return len(self.prompt_ids) + len(self.tokens) - 1
+
+    def take_new_tokens(self) -> list[int]:
+        """Those since the last time."""
+        new = self.tokens[self._taken :]
+        self._taken = len(self.tokens)
+        return new
 
     def cancel(self) -> None:
         """It leaves the batch before the next token."""

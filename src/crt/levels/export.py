@@ -15,11 +15,10 @@ from crt.levels.family import (
     Family,
     Level,
     LevelCertificate,
-    check_weights,
-    model_of,
+    level_files,
 )
 from crt.run import Run
-from crt.sampling.models import HUB_ID, LoadedModel, load_model
+from crt.sampling.models import HUB_ID, LoadedModel, with_weights
 from crt.version import __version__
 
 METHODS = {
@@ -34,9 +33,7 @@ def export_level(run: Run, family: Family, file: Path, name: str, to: Path) -> L
     level = family.require_level(name, "--level")
     if to.exists() or to.is_symlink():
         raise ConfigError(f"{to} is there already and is not written over: give another --to.")
-    where = model_of(level, file)
-    loaded = load_model(where, revision=level.revision, device="cpu")
-    check_weights(level, loaded.hash, where, file)
+    loaded = with_weights(level_files(level, file), device="cpu")
     unfinished = to.with_name(f"{UNFINISHED}{os.getpid()}-{to.name}")
     try:
         unfinished.mkdir(parents=True)

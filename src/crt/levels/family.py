@@ -21,6 +21,7 @@ from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.io import read_json
 from crt.run import CONFIG
+from crt.sampling.models import ModelFiles, model_files
 from crt.settings import read_dataclass
 
 FAMILY = "family.json"
@@ -226,10 +227,13 @@ def model_of(level: Level, file: Path) -> str:
     return os.path.normpath(file.parent / level.model)
 
 
-def check_weights(level: Level, weights_hash: str, where: str, file: Path) -> None:
-    """The figures hold for the weights they were measured with, and for no others."""
-    if weights_hash != level.hash:
+def level_files(level: Level, file: Path) -> ModelFiles:
+    """A level's model; the figures hold for the weights they were measured with, and no others."""
+    name = model_of(level, file)
+    files = model_files(name, revision=level.revision)
+    if files.hash != level.hash:
         raise DataError(
-            f"{where} has other weights than those that {file} was made from: make the family "
+            f"{name} has other weights than those that {file} was made from: make the family "
             "again, crt family RUN."
         )
+    return files

@@ -1,14 +1,13 @@
-"""The local engine: the weights of all levels in this process, each with a batch and a thread."""
+"""The local engine: the weights of all levels in this process, each with a batch."""
 
 import asyncio
-import atexit
 import logging
 import secrets
-import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from crt.data.prompts import Template, prepare, render_turns
 from crt.errors import CrtError
 from crt.levels.batch import ContinuousBatch, Generation
-from crt.levels.family import Family, Level, check_weights, model_of
+from crt.levels.family import Family, level_files
 from crt.levels.options import ServeOptions
 from crt.levels.reasoning_splitter import Phase, Piece, ReasoningSplitter, vocabulary_of
 from crt.levels.requests import (
@@ -29,7 +28,7 @@ from crt.levels.requests import (
     parse_request,
     queue_full,
 )
-from crt.sampling.models import LoadedModel, cache_bytes, load_model
+from crt.sampling.models import LoadedModel, cache_bytes, with_weights
 
 log = logging.getLogger("crt.levels")
 CACHE_BYTES = 4 * 2**30  # of keys and values of all levels together
@@ -37,110 +36,78 @@ MOST_POSITIONS = 8192
 PREFILL_TOKENS = 2048  # read between two tokens of the others, at most, so that streams don't stall
 
 
-class BatchThread:
-    """Keeps the batch of one model full from a bounded queue.
+class BatchLoop:
+    """Keeps the batch of one model full from a bounded queue, as long as there is work.
 
-    The events of a response are `(index, token id, finish reason)`, or an ApiError.
+    All but the model's own steps runs in the event loop. The events of a response are
+    `(index, new token ids, finish reason)`, or an ApiError.
     """
 
-    def __init__(self, batch: ContinuousBatch, queue: int, name: str) -> None:
+    def __init__(self, batch: ContinuousBatch, queue: int) -> None:
         self.batch, self.queue = batch, queue
         self._waiting: deque[Generation] = deque()
         self._running: list[Generation] = []
-        self._changed = threading.Condition()
-        self._closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=f"crt-{name}", daemon=True)
-        self._thread.start()
-        # A second Ctrl-C skips the server's own end, and torch aborts if a thread outlives Python.
-        atexit.register(self.close)
+        self._thread = ThreadPoolExecutor(1)
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def load(self) -> tuple[int, int]:
         """Responses being sampled, responses in the queue."""
-        with self._changed:
-            return len(_active(self._running)), len(_active(self._waiting))
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread works."""
-        return self._thread.is_alive()
+        return len(_active(self._running)), len(_active(self._waiting))
 
     def submit(self, generations: Sequence[Generation]) -> None:
-        """Queues all of them or none; called from the event loop."""
+        """Queues all of them or none."""
         if sum(self.load) + len(generations) > self.batch.batch_size + self.queue:
             raise queue_full()
-        with self._changed:
-            self._loop = asyncio.get_running_loop()
-            self._waiting.extend(generations)
-            self._changed.notify()
+        self._waiting.extend(generations)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
 
-    def close(self) -> None:
-        """The thread ends after the token it is at."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join(timeout=60)
-        atexit.unregister(self.close)
-
-    def _run(self) -> None:
+    async def _run(self) -> None:
+        """Those who have ended leave, others join, and every response gets a token."""
+        loop = asyncio.get_running_loop()
         while True:
-            with self._changed:
-                while not (self._closed or self._waiting or self._running):
-                    self._changed.wait()
-                if self._closed:
-                    return
+            self._running = _active(self._running)
+            joining = self._take_waiting()
+            self._running += joining
+            if not self._running:
+                return
             try:
-                self._step()
+                await loop.run_in_executor(self._thread, self._step, joining)
             except Exception:  # whatever it was, those who wait must hear of it
                 log.exception("the model failed; its requests are answered with an error")
                 self.batch.rows.clear()
-                with self._changed:
-                    failed, self._running = self._running, []
-                self._send([(generation, internal_error()) for generation in failed])
+                for generation in self._running:
+                    generation.cancel()
+                    generation.events.put_nowait(internal_error())
+            else:
+                for generation in self._running:
+                    new_tokens = generation.take_new_tokens()
+                    event = (generation.index, new_tokens, generation.finish_reason)
+                    generation.events.put_nowait(event)
 
-    def _step(self) -> None:
-        """Those who have ended leave, others join, and every response gets a token."""
+    def _step(self, joining: Sequence[Generation]) -> None:
         self.batch.remove_finished()
-        with self._changed:
-            joining = self._take_waiting()
-            self._running = [*_active(self._running), *joining]
         if joining:
             self.batch.admit(joining)
-            self._send_tokens(joining)
             self.batch.remove_finished()
-        if active := _active(self._running):
+        if self.batch.rows:
             self.batch.step()
-            self._send_tokens(active)
 
     def _take_waiting(self) -> list[Generation]:
         """Who joins now: as many as there are rows, and time to read their prompts."""
         joining: list[Generation] = []
         longest = 0
-        while self._waiting and len(self.batch.rows) + len(joining) < self.batch.batch_size:
+        while self._waiting and len(self._running) + len(joining) < self.batch.batch_size:
             longest = max(longest, len(self._waiting[0].prompt_ids))
             if joining and longest * (len(joining) + 1) > PREFILL_TOKENS:
                 break
             joining += _active([self._waiting.popleft()])  # it may have been cancelled meanwhile
         return joining
 
-    def _send_tokens(self, generations: Sequence[Generation]) -> None:
-        self._send([(g, (g.index, g.tokens[-1], g.finish_reason)) for g in generations])
 
-    def _send(self, events: Sequence[tuple[Generation, Any]]) -> None:
-        """All of them into the event loop with one call."""
-        with suppress(RuntimeError):  # the loop has ended: nobody listens
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(_deliver, events)
-
-
-def _active(generations: Sequence[Generation] | deque[Generation]) -> list[Generation]:
+def _active(generations: Iterable[Generation]) -> list[Generation]:
     return [generation for generation in generations if generation.finish_reason is None]
-
-
-def _deliver(events: Sequence[tuple[Generation, Any]]) -> None:
-    for generation, event in events:
-        generation.events.put_nowait(event)
 
 
 @dataclass(frozen=True)
@@ -149,7 +116,7 @@ class LocalLevel:
 
     loaded: LoadedModel
     template: Template | None  # None for a model without chat template
-    thread: BatchThread
+    batches: BatchLoop
 
     def chat_prompt(self, request: ChatRequest) -> list[tuple[list[int], Phase]]:
         """Token ids of a conversation, and whether its template opens the thinking."""
@@ -194,7 +161,7 @@ class LocalEngine:
             request = parse_request(TextRequest, call.body)
             prompts = await asyncio.to_thread(level.text_prompts, request)
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        usual, capacity = self.family.measured.max_tokens, level.thread.batch.capacity
+        usual, capacity = self.family.measured.max_tokens, level.batches.batch.capacity
         vocabulary = vocabulary_of(level.loaded.files)
         events: asyncio.Queue[Any] = asyncio.Queue()
         generations: list[Generation] = []
@@ -206,7 +173,7 @@ class LocalEngine:
                 sampling = (request.temperature, request.top_p, seed * 1_000_003 + index)
                 generations.append(Generation(prompt_ids, limit, *sampling, index, events))
                 splitters.append(ReasoningSplitter(vocabulary, phase, request.stops))
-        level.thread.submit(generations)
+        level.batches.submit(generations)
         answer = Answer(call, splitters, sum(len(prompt_ids) for prompt_ids, _ in prompts))
         async with aclosing(read_pieces(generations, splitters)) as pieces:
             if not call.stream:
@@ -217,18 +184,15 @@ class LocalEngine:
 
     def load(self) -> dict[str, tuple[int, int]]:
         """Level → responses being sampled, responses in the queue."""
-        return {name: level.thread.load for name, level in self.levels.items()}
+        return {name: level.batches.load for name, level in self.levels.items()}
 
     async def health(self) -> dict[str, str]:
-        """Level → whether its thread works."""
-        return {n: "ok" if level.thread.alive else "failed" for n, level in self.levels.items()}
+        """A model that fails answers with errors, and goes on."""
+        return dict.fromkeys(self.levels, "ok")
 
-    @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        """Ends the threads at its end."""
-        yield
-        for level in self.levels.values():
-            await asyncio.to_thread(level.thread.close)
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """There is nothing to open or to close."""
+        return nullcontext()
 
 
 Pieces = AsyncGenerator[dict[int, Piece], None]  # by the index of their choice
@@ -249,9 +213,9 @@ async def read_pieces(
             for event in new:
                 if isinstance(event, ApiError):
                     raise event
-                index, token_id, finish_reason = event
+                index, token_ids, finish_reason = event
                 if index in unfinished:
-                    piece = splitters[index].feed([token_id], finish_reason)
+                    piece = splitters[index].feed(token_ids, finish_reason)
                     pieces[index] = pieces.get(index, Piece()) + piece
                     if splitters[index].finish_reason:
                         generations[index].cancel()  # it may go on after a stop
@@ -272,17 +236,16 @@ class Answer:
 
     async def chunks(self, pieces: Pieces, running_usage: bool | None) -> Chunks:
         """A chunk whenever there is new text, and one with the usage at the end."""
-        chat = self.call.kind == "chat"
-        head = self._head("chat.completion.chunk" if chat else "text_completion")
-        if chat:
+        head = self._head()
+        if self.call.kind == "chat":
             opening = {"delta": {"role": "assistant", "content": ""}}
-            choices = [self._choice(i, opening, None) for i in range(len(self.splitters))]
-            yield {**head, "choices": choices}
+            indices = range(len(self.splitters))
+            yield {**head, "choices": [self._choice(index, opening) for index in indices]}
         async for new in pieces:
             choices = [
-                self._choice(i, {"delta": piece.delta} if chat else {"text": piece.content}, finish)
-                for i, piece in new.items()
-                if (finish := self.splitters[i].finish_reason) or piece.delta
+                self._choice(index, {"delta": piece.delta, "text": piece.content})
+                for index, piece in new.items()
+                if piece.delta or self.splitters[index].finish_reason
             ]
             if choices:
                 usage = {"usage": self._usage()} if running_usage else {}
@@ -295,30 +258,28 @@ class Answer:
         async for new in pieces:
             for index, piece in new.items():
                 total[index] += piece
-        chat = self.call.kind == "chat"
-        message = {"role": "assistant", "content": "", "refusal": None}
+        empty = {"role": "assistant", "content": "", "refusal": None}
         choices = [
-            self._choice(
-                index,
-                {"message": {**message, **piece.delta}} if chat else {"text": piece.content},
-                self.splitters[index].finish_reason,
-            )
+            self._choice(index, {"message": {**empty, **piece.delta}, "text": piece.content})
             for index, piece in enumerate(total)
         ]
-        head = self._head("chat.completion" if chat else "text_completion")
-        return {**head, "choices": choices, "usage": self._usage()}
+        return {**self._head(), "choices": choices, "usage": self._usage()}
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _head(self) -> dict[str, Any]:
+        chat, suffix = self.call.kind == "chat", ".chunk" if self.call.stream else ""
         return {
-            "id": f"{'chatcmpl' if self.call.kind == 'chat' else 'cmpl'}-{secrets.token_hex(12)}",
-            "object": kind,
+            "id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}",
+            "object": f"chat.completion{suffix}" if chat else "text_completion",
             "created": int(time.time()),
             "model": self.call.model,
             "system_fingerprint": f"fp_{self.call.level.hash[:12]}",
         }
 
-    def _choice(self, index: int, text: dict[str, Any], finish: str | None) -> dict[str, Any]:
-        return {"index": index, **text, "logprobs": None, "finish_reason": finish}
+    def _choice(self, index: int, forms: dict[str, Any]) -> dict[str, Any]:
+        """One response; of its forms, the one of this kind of answer."""
+        form = "text" if self.call.kind == "text" else "delta" if self.call.stream else "message"
+        finish_reason = self.splitters[index].finish_reason
+        return {"index": index, form: forms[form], "logprobs": None, "finish_reason": finish_reason}
 
     def _usage(self) -> dict[str, Any]:
         """Tokens so far; the token that ends a response counts."""
@@ -350,8 +311,10 @@ def fit_tokens(prompt: int, limit: int | None, capacity: int, usual: int) -> int
 def load_local_engine(
     family: Family, file: Path, options: ServeOptions, note: Callable[[str], None]
 ) -> LocalEngine:
-    """Every level's weights, checked against the hash in the family, with a thread each."""
-    models = {level.name: _load(level, file, options) for level in family.levels}
+    """Every level's weights, checked against the hash in the family, with a batch each."""
+    models = {
+        level.name: with_weights(level_files(level, file), options.dtype) for level in family.levels
+    }
     levels: dict[str, LocalLevel] = {}
     for name, loaded in models.items():
         longest = loaded.files.context or MOST_POSITIONS
@@ -359,20 +322,10 @@ def load_local_engine(
         fit = CACHE_BYTES // (len(models) * capacity * cache_bytes(loaded.model))
         rows = max(1, min(options.slots, fit))
         batch = ContinuousBatch(loaded.model, rows, capacity, frozenset(loaded.files.eos_token_ids))
-        thread = BatchThread(batch, options.queue, name)
-        levels[name] = LocalLevel(loaded, _template(loaded, family), thread)
+        template: Template | None = None
+        if family.prompt.plain is not None or loaded.tokenizer.chat_template:
+            tokenizer: Any = loaded.tokenizer
+            template = prepare(tokenizer, family.prompt)
+        levels[name] = LocalLevel(loaded, template, BatchLoop(batch, options.queue))
         note(f"{name}: {rows} responses at once of up to {capacity} tokens, {loaded.dtype}")
     return LocalEngine(family, levels)
-
-
-def _load(level: Level, file: Path, options: ServeOptions) -> LoadedModel:
-    where = model_of(level, file)
-    loaded = load_model(where, revision=level.revision, dtype=options.dtype)
-    check_weights(level, loaded.hash, where, file)
-    return loaded
-
-
-def _template(loaded: LoadedModel, family: Family) -> Template | None:
-    if family.prompt.plain is None and not loaded.tokenizer.chat_template:
-        return None
-    return prepare(loaded.tokenizer, family.prompt)  # pyright: ignore[reportArgumentType]

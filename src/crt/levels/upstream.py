@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 ROUTES = {"chat": "/chat/completions", "text": "/completions"}
 CONNECT_SECONDS = 5.0
-HEALTH_SECONDS = 2.0  # how old a server's state may be
 CLIENT_ERRORS = (400, 404, 413, 422)  # the client's own mistakes, passed on in the server's words
 
 
@@ -54,8 +52,6 @@ class UpstreamEngine:
             limits=httpx.Limits(max_connections=max_requests + 8),
             trust_env=False,
         )
-        self._checking, self._checked_at = asyncio.Lock(), float("-inf")
-        self._states: dict[str, str] = {}
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -96,14 +92,10 @@ class UpstreamEngine:
         return {level: (count, 0) for level, count in self.under_way.items()}
 
     async def health(self) -> dict[str, str]:
-        """The servers' own state, checked at most every few seconds."""
-        async with self._checking:
-            if time.monotonic() - self._checked_at > HEALTH_SECONDS:
-                urls = list(dict.fromkeys(model.url for model in self.models.values()))
-                states = await asyncio.gather(*(self._state(url) for url in urls))
-                self._states = dict(zip(urls, states, strict=True))
-                self._checked_at = time.monotonic()
-        return {level: self._states[model.url] for level, model in self.models.items()}
+        """The servers' own state."""
+        urls = list(dict.fromkeys(model.url for model in self.models.values()))
+        states = dict(zip(urls, await asyncio.gather(*map(self._state, urls)), strict=True))
+        return {level: states[model.url] for level, model in self.models.items()}
 
     @asynccontextmanager
     async def _post(self, call: Call, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:

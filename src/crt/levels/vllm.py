@@ -20,11 +20,11 @@ from pathlib import Path
 import httpx
 
 from crt.errors import ConfigError, CrtError, EngineError
-from crt.levels.family import Family, Level, check_weights, model_of
-from crt.levels.reasoning_splitter import Vocabulary, vocabulary_of
+from crt.levels.family import Family, Level, level_files, model_of
+from crt.levels.reasoning_splitter import vocabulary_of
 from crt.levels.upstream import UpstreamEngine, UpstreamModel
 from crt.processes import ends_with_parent
-from crt.sampling.models import model_files, model_folder
+from crt.sampling.models import model_folder
 
 log = logging.getLogger("crt.levels")
 Process = subprocess.Popen[bytes]
@@ -58,7 +58,7 @@ def start_vllm(
 ) -> UpstreamEngine:
     """Starts what is needed and waits until it answers."""
     program = vllm_program()
-    vocabularies = {level.name: _vocabulary(level, file) for level in family.levels}
+    vocabularies = {level.name: vocabulary_of(level_files(level, file)) for level in family.levels}
     if any(option.partition("=")[0] in PARSERS for option in extra):
         vocabularies = {}
     launches = plan_launches(family, file, free_ports(len(family.levels)), extra, program)
@@ -79,14 +79,6 @@ def vllm_program() -> str:
     if program is None:
         raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
     return program
-
-
-def _vocabulary(level: Level, file: Path) -> Vocabulary:
-    """A level's tokenizer; other weights than those that were measured are refused."""
-    where = model_of(level, file)
-    files = model_files(where, revision=level.revision)
-    check_weights(level, files.hash, where, file)
-    return vocabulary_of(files)
 
 
 def free_ports(count: int) -> list[int]:

@@ -211,7 +211,7 @@ def test_shutting_down_finishes_what_is_streaming(endless_family):
 
 def test_a_model_that_fails_answers_with_an_error_and_goes_on(endless_family, http, caplog):
     with served(*endless_family, slots=2) as (url, service, _):
-        batch = service.engine.levels["full"].thread.batch
+        batch = service.engine.levels["full"].batches.batch
         right, batch.model = batch.model, None  # a fault that no request can cause
         told = http.post(url + CHAT, json=SHORT)
         assert told.status_code == 500 and told.json()["error"]["type"] == "server_error"

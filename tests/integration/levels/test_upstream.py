@@ -120,8 +120,7 @@ def test_a_busy_server_behind_is_429(endless_family, http):
         until(lambda: front.engine.load() == {"full": (0, 0)})
 
 
-def test_health_is_that_of_the_servers_behind(demo, pocket_family, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
+def test_health_is_that_of_the_servers_behind(demo, pocket_family, http):
     behind = Rude(_http(b"200 OK", b"{}"))
     urls = [f"full={demo}/v1", f"concise={behind.url}"]
     with dialled(pocket_family[0], urls) as (url, _, _):

@@ -167,7 +167,6 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
 
 
 def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
     monkeypatch.setattr("crt.levels.vllm.WATCH_SECONDS", 0.1)
     family, file = pocket_family
     service = service_of(family, file)
@@ -182,7 +181,6 @@ def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatc
 
 
 def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
     monkeypatch.setattr("crt.levels.vllm.MOST_RESTARTS", 0)
     family, file = pocket_family
     service = service_of(family, file)

@@ -8,7 +8,7 @@ import torch
 
 from crt.errors import EngineError
 from crt.levels.batch import ContinuousBatch, Generation, refuse_sliding_windows
-from crt.levels.local import BatchThread, fit_tokens
+from crt.levels.local import BatchLoop, fit_tokens
 from crt.levels.requests import ApiError
 from crt.sampling.models import load_model
 from tests.support.levels import PROMPT, make_endless
@@ -99,7 +99,7 @@ def test_sliding_windows_are_refused():
         refuse_sliding_windows("Mistral", Config, 512)
 
 
-# ---- the thread around it
+# ---- the loop around it
 
 
 def generation(prompt, max_tokens, temperature=0.0):
@@ -109,8 +109,8 @@ def generation(prompt, max_tokens, temperature=0.0):
 async def tokens_of(made):
     tokens = []
     while True:
-        _, token_id, finish_reason = await made.events.get()
-        tokens.append(token_id)
+        _, token_ids, finish_reason = await made.events.get()
+        tokens += token_ids
         if finish_reason:
             return tokens, finish_reason
 
@@ -122,46 +122,42 @@ async def happens(true):
         await asyncio.sleep(0.001)
 
 
-def with_thread(endless, act, batch_size=1, queue=2):
-    """What `act(thread)` returns, in an event loop of its own."""
+def with_batches(endless, act, batch_size=1, queue=2):
+    """What `act(batches)` returns, in an event loop of its own."""
 
     async def run():
-        thread = BatchThread(batch_of(endless, batch_size, 8192), queue, "test")
-        try:
-            return await act(thread)
-        finally:
-            await asyncio.to_thread(thread.close)
+        return await act(BatchLoop(batch_of(endless, batch_size, 8192), queue))
 
     return asyncio.run(run())
 
 
 def test_the_queue_is_bounded_and_all_or_none_are_taken(endless):
-    async def act(thread):
+    async def act(batches):
         with pytest.raises(ApiError) as caught:
-            thread.submit([generation([5], 4) for _ in range(4)])  # one row and a queue of two
-        assert caught.value.status_code == 429 and thread.load == (0, 0)
+            batches.submit([generation([5], 4) for _ in range(4)])  # one row and a queue of two
+        assert caught.value.status_code == 429 and batches.load == (0, 0)
         three = [generation([5], 4) for _ in range(3)]
-        thread.submit(three)
+        batches.submit(three)
         return [await tokens_of(each) for each in three]
 
-    answers = with_thread(endless, act)
+    answers = with_batches(endless, act)
     assert [(len(tokens), finish_reason) for tokens, finish_reason in answers] == [
         (4, "length")
     ] * 3
 
 
 def test_who_is_cancelled_while_waiting_or_running_leaves(endless):
-    async def act(thread):
+    async def act(batches):
         running, waiting, last = generation([5], 8000), generation([5], 8000), generation([5], 3)
-        thread.submit([running, waiting, last])
+        batches.submit([running, waiting, last])
         await happens(lambda: running.tokens)
         waiting.cancel()
-        assert thread.load == (1, 1)
+        assert batches.load == (1, 1)
         running.cancel()
         assert len((await tokens_of(last))[0]) == 3
         return len(running.tokens), waiting.tokens
 
-    generated, never_begun = with_thread(endless, act)
+    generated, never_begun = with_batches(endless, act)
     assert generated < 8000 and never_begun == []
 
 
