@@ -41,11 +41,9 @@ class Generation:
 
     @property
     def position(self) -> int:
-        """Of its last token."""
         return len(self.prompt_ids) + len(self.tokens) - 1
 
     def take_new_tokens(self) -> list[int]:
-        """Those since the last time."""
         new = self.tokens[self._taken :]
         self._taken = len(self.tokens)
         return new
@@ -108,7 +106,6 @@ class BatchLayer(CacheLayerMixin):
         return self.keys[:active, :, : write.width], self.values[:active, :, : write.width]
 
     def copy_row(self, source: int, target: int, length: int) -> None:
-        """One row into the place of another."""
         for states in (self.keys, self.values):
             assert states is not None
             states[target, :, :length] = states[source, :, :length]
@@ -122,7 +119,6 @@ class BatchLayer(CacheLayerMixin):
         return (query_length if self.write.positions is None else self.write.width), 0
 
     def get_max_cache_shape(self) -> int:
-        """Positions of a row."""
         return self.capacity
 
 

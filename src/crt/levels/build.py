@@ -339,7 +339,6 @@ def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:
 
 
 def _measurement(evaluation: Evaluation, series: str) -> Measurement:
-    """How the series was measured."""
     manifest: Any = evaluation.manifest
     try:
         sampling = manifest["sampling"]

@@ -87,8 +87,6 @@ class LevelCertificate(Record):
 
 
 class Level(Record):
-    """One setting of the dial."""
-
     name: Name
     step: Annotated[int, Field(ge=0)]
     model: Short
@@ -112,8 +110,6 @@ class Level(Record):
 
 
 class Measurement(Record):
-    """How the levels were measured."""
-
     data: Annotated[list[dict[str, Any]], Field(max_length=100)]
     rollouts: Count
     temperature: Amount

@@ -112,8 +112,6 @@ def _active(generations: Iterable[Generation]) -> list[Generation]:
 
 @dataclass(frozen=True)
 class LocalLevel:
-    """One level's model, ready to answer."""
-
     loaded: LoadedModel
     template: Template | None  # None for a model without chat template
     batches: BatchLoop
@@ -146,8 +144,6 @@ class LocalLevel:
 
 
 class LocalEngine:
-    """Answers requests from the levels' weights."""
-
     def __init__(self, family: Family, levels: dict[str, LocalLevel]) -> None:
         self.family, self.levels = family, levels
 
@@ -191,7 +187,6 @@ class LocalEngine:
         return dict.fromkeys(self.levels, "ok")
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """There is nothing to open or to close."""
         return nullcontext()
 
 
@@ -253,7 +248,6 @@ class Answer:
         yield {**head, "choices": [], "usage": self._usage()}
 
     async def whole(self, pieces: Pieces) -> dict[str, Any]:
-        """All of it at once."""
         total = [Piece() for _ in self.splitters]
         async for new in pieces:
             for index, piece in new.items():

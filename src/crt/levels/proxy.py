@@ -91,7 +91,6 @@ class Metrics:
             waiting.labels(level).set_function(lambda level=level: engine.load()[level][1])
 
     def count_tokens(self, level: str, usage: Mapping[str, Any]) -> None:
-        """Tokens of an answer that has ended."""
         details = usage.get("completion_tokens_details") or {}
         counts = {
             "prompt": usage.get("prompt_tokens"),
@@ -102,7 +101,6 @@ class Metrics:
             self.tokens.labels(level, kind).inc(count or 0)
 
     def text(self) -> bytes:
-        """In Prometheus' format."""
         return generate_latest(self.registry)
 
 
@@ -117,7 +115,6 @@ class RequestRecord:
 
     @property
     def seconds(self) -> float:
-        """Since the request came."""
         return time.monotonic() - self.started
 
 
@@ -144,11 +141,18 @@ def make_app(service: Service) -> FastAPI:
             yield
         grader.close()
 
+    async def require_key(request: Request) -> None:
+        key = service.options.api_key
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
+            message = "The API key is missing or wrong: Authorization: Bearer KEY."
+            raise ApiError(401, message, code="invalid_api_key")
+
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, service=service)
     app.add_exception_handler(HTTPException, _error_response)
     app.add_exception_handler(Exception, _error_response)
-    with_key = APIRouter(dependencies=[Depends(_key_check(service.options.api_key))])
+    with_key = APIRouter(dependencies=[Depends(require_key)])
     _add_completions(with_key, service)
     _add_models(with_key, service)
     _add_grading(with_key, service, grader)
@@ -162,18 +166,6 @@ async def _error_response(_: Request, error: Exception) -> JSONResponse:
         routing = isinstance(error, HTTPException)
         error = ApiError(error.status_code, f"{error.detail}.") if routing else internal_error()
     return JSONResponse({"error": error.error}, error.status_code, headers=error.headers)
-
-
-def _key_check(key: str | None) -> Any:
-    """Lets in who has the key; comparing takes the same time wherever the first error is."""
-
-    async def check(request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
-            message = "The API key is missing or wrong: Authorization: Bearer KEY."
-            raise ApiError(401, message, code="invalid_api_key")
-
-    return check
 
 
 # ---- completions

@@ -25,7 +25,6 @@ class Vocabulary:
 
 
 def vocabulary_of(files: ModelFiles) -> Vocabulary:
-    """That of a model."""
     tokenizer = files.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
     return Vocabulary(tokenizer, frozenset(files.eos_token_ids))
 

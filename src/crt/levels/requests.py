@@ -158,7 +158,6 @@ class Call:
 
     @property
     def stream(self) -> bool:
-        """Whether the client wants chunks."""
         return bool(self.body.get("stream"))
 
 
@@ -166,8 +165,6 @@ class Message(BaseModel):
     """One turn; other fields of a turn, such as a name, are not used."""
 
     class TextPart(BaseModel):
-        """A piece of a message."""
-
         model_config = ConfigDict(strict=True)
         type: Literal["text"]
         text: Text
@@ -178,7 +175,6 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """All of its text."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
@@ -194,15 +190,11 @@ class StreamOptions(BaseModel):
 
 
 class TemplateSettings(BaseModel):
-    """Settings of a chat template."""
-
     model_config = ConfigDict(strict=True, extra="forbid")
     enable_thinking: bool | None = None
 
 
 class Sampling(BaseModel):
-    """How the answer is sampled and sent."""
-
     model_config = ConfigDict(strict=True, extra="forbid")
     model: str
     stream: bool | None = None
@@ -216,7 +208,6 @@ class Sampling(BaseModel):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end the answer."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
 
@@ -258,7 +249,6 @@ class TextRequest(Sampling):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        """One or several."""
         if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
             return [self.prompt]  # pyright: ignore[reportReturnType]
         return list(self.prompt)  # pyright: ignore[reportReturnType]

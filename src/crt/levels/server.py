@@ -3,6 +3,7 @@
 import shlex
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def serve(
     if options.default is not None:
         default = family.require_level(options.default, "--default")
     bind(options).close()  # a taken port is said before minutes of loading
-    with at_signal(_end_while_loading, signal.SIGTERM):
+    with at_signal(lambda *_: sys.exit(128 + signal.SIGTERM), signal.SIGTERM):  # while it loads
         service = Service(family, start_engine(family, file, options, note), options, default)
         return run_server(make_app(service), options, lambda url: ready(url, family, default))
 
@@ -102,8 +103,3 @@ def run_server(app: FastAPI, options: ServeOptions, ready: Callable[[str], None]
         ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         server.run(sockets=[bound])  # it raises its signal again, which is `end`, not our death
     return 130 if server.force_exit else 0
-
-
-def _end_while_loading(*_: Any) -> None:
-    """SIGTERM before anything is served: what was started ends, then this process."""
-    raise SystemExit(128 + signal.SIGTERM)

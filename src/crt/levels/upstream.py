@@ -77,7 +77,6 @@ class UpstreamEngine:
                     yield new
 
     def upstream_body(self, call: Call, with_token_ids: bool) -> dict[str, Any]:
-        """The request as the server gets it."""
         body = {**call.body, "model": self.models[call.level.name].name}
         options = call.body.get("stream_options") or {}
         if call.stream and isinstance(options, dict):  # the proxy counts tokens in any case
@@ -92,7 +91,6 @@ class UpstreamEngine:
         return {level: (count, 0) for level, count in self.under_way.items()}
 
     async def health(self) -> dict[str, str]:
-        """The servers' own state."""
         urls = list(dict.fromkeys(model.url for model in self.models.values()))
         states = dict(zip(urls, await asyncio.gather(*map(self._state, urls)), strict=True))
         return {level: states[model.url] for level, model in self.models.items()}
@@ -166,7 +164,6 @@ def _refusal(response: httpx.Response, content: bytes) -> ApiError:
 
 
 def _json_object(data: bytes | str) -> dict[str, Any]:
-    """The object in an answer."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

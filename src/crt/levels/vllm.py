@@ -82,7 +82,6 @@ def vllm_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for bound in sockets:
@@ -207,7 +206,6 @@ class ServerProcesses:
                     log.error("the restart failed: %s", error)
 
     def stop(self) -> None:
-        """Ends all of them."""
         stop_servers(self.processes)
 
 
