@@ -55,7 +55,7 @@ def _read_interval(plain: Any) -> Any:
     if not isinstance(plain, dict) or (value := plain["value"]) is None:
         return None
     ends = {end: value if plain[end] is None else plain[end] for end in ("low", "high")}
-    return Estimate(value=value, problems=plain["problems"], **ends)
+    return {"value": value, "problems": plain["problems"], **ends}
 
 
 Interval = Annotated[Estimate, BeforeValidator(_read_interval)]

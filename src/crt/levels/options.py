@@ -39,8 +39,8 @@ class ServeOptions(BaseModel):
     def _reachable_with_a_key(self) -> "ServeOptions":
         if not self.loopback and self.api_key is None:
             raise ValueError(
-                f"{self.host} can be reached by others: give a key in {KEY_VARIABLE} or "
-                "--api-key, which clients send as their API key"
+                f"it can be reached by others: give a key in {KEY_VARIABLE} or --api-key, "
+                "which clients send as their API key"
             )
         return self
 

@@ -61,10 +61,10 @@ def test_streams_pass_through(clients):
     behind, front = (list(client.chat.completions.create(**how)) for client in clients)
     assert front[0].crt["level"] == "concise"
 
-    def said(chunks):
-        return "".join(each.delta.content or "" for chunk in chunks for each in chunk.choices)
+    def output(chunks):
+        return "".join(item.delta.content or "" for chunk in chunks for item in chunk.choices)
 
-    assert said(front) == said(behind) and len(front) > 10
+    assert output(front) == output(behind) and len(front) > 10
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_busy_server_behind_is_429(endless_family, http):
             lines = response.iter_lines()
             next(lines)
             assert front.engine.load() == {"full": (1, 0)}
-            told = httpx.post(url + chat, json=long, trust_env=False)
-            assert told.status_code == 429 and told.headers["retry-after"].isdigit()
+            received = httpx.post(url + chat, json=long, trust_env=False)
+            assert received.status_code == 429 and received.headers["retry-after"].isdigit()
         # who leaves the dial leaves the server behind it
         until(lambda: service.engine.load() == {"full": (0, 0)})
         until(lambda: front.engine.load() == {"full": (0, 0)})
@@ -124,13 +124,16 @@ def test_health_is_that_of_the_servers_behind(demo, pocket_family, http):
     behind = Rude(_http(b"200 OK", b"{}"))
     urls = [f"full={demo}/v1", f"concise={behind.url}"]
     with dialled(pocket_family[0], urls) as (url, _, _):
-        told = http.get(f"{url}/health")
-        assert told.status_code == 200
-        assert told.json() == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
+        received = http.get(f"{url}/health")
+        assert received.status_code == 200
+        assert received.json() == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
         behind.close()
-        told = http.get(f"{url}/health")
-    assert told.status_code == 503
-    assert told.json() == {"status": "failed", "levels": {"concise": "unreachable", "full": "ok"}}
+        received = http.get(f"{url}/health")
+    assert received.status_code == 503
+    assert received.json() == {
+        "status": "failed",
+        "levels": {"concise": "unreachable", "full": "ok"},
+    }
 
 
 def upstream_body(family, body):
@@ -147,23 +150,23 @@ def test_sampled_as_it_was_measured_unless_the_client_says_otherwise(pocket_fami
     body = upstream_body(pocket_family[0], {"messages": ASKED, "top_p": 0.5})
     assert (body["temperature"], body["top_p"], body["model"]) == (0.6, 0.5, "concise")
     assert "stream_options" not in body
-    asked = {"messages": ASKED, "stream": True, "temperature": 0}
-    body = upstream_body(pocket_family[0], asked)
+    request_body = {"messages": ASKED, "stream": True, "temperature": 0}
+    body = upstream_body(pocket_family[0], request_body)
     assert body["temperature"] == 0 and body["stream_options"] == {"include_usage": True}
 
 
 def test_the_usage_that_only_the_dial_wants_is_counted_and_not_told(demo, pocket_family, http):
     with dialled(pocket_family[0], [f"{demo}/v1"]) as (url, _, _):
         body = {"model": "demo:full", "messages": ASKED, "temperature": 0, "stream": True}
-        told = http.post(f"{url}/v1/chat/completions", json=body).text
+        received = http.post(f"{url}/v1/chat/completions", json=body).text
         counted = http.get(f"{url}/metrics").text
-    assert "usage" not in told and told.endswith("data: [DONE]\n\n")
+    assert "usage" not in received and received.endswith("data: [DONE]\n\n")
     assert 'crt_tokens_total{kind="completion",level="full"} 128.0' in counted
 
 
 def test_thinking_has_the_name_it_has_here():
-    told = {"choices": [{"message": {"content": "4", "reasoning": "2 + 2"}}]}
-    assert _name_reasoning(told)["choices"][0]["message"]["reasoning_content"] == "2 + 2"
+    received = {"choices": [{"message": {"content": "4", "reasoning": "2 + 2"}}]}
+    assert _name_reasoning(received)["choices"][0]["message"]["reasoning_content"] == "2 + 2"
     assert _name_reasoning({"choices": [{"delta": {"content": "4"}}]}) == {
         "choices": [{"delta": {"content": "4"}}]
     }
@@ -242,16 +245,18 @@ def test_servers_that_misbehave(pocket_family, http, reply, stream, status, says
     limit = 0.5 if reply is None else 60.0  # only the silent one may take too long
     with dialled(pocket_family[0], [rude.url], time_limit=limit) as (url, _, _):
         body = {"model": "demo", "messages": ASKED, "stream": stream}
-        told = http.post(f"{url}/v1/chat/completions", json=body)
+        received = http.post(f"{url}/v1/chat/completions", json=body)
     rude.close()
-    assert told.status_code == status and says in told.text and "secret" not in told.text
+    assert (
+        received.status_code == status and says in received.text and "secret" not in received.text
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [(None, ()), ("", ()), ("a", ("a",)), (["a", "b"], ("a", "b"))]
+    ("given", "result"), [(None, ()), ("", ()), ("a", ("a",)), (["a", "b"], ("a", "b"))]
 )
-def test_stops(given, found):
-    assert _stops(given) == found
+def test_stops(given, result):
+    assert _stops(given) == result
 
 
 @pytest.mark.parametrize("bad", [7, ["a", 7], [""], {"a": "b"}])

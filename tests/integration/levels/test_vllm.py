@@ -100,11 +100,11 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Models).serve_forever()
 def test_servers_are_waited_for_and_ended():
     (port,) = free_ports(1)
     command = (sys.executable, "-c", SERVER, str(port))
-    said: list[str] = []
+    notes: list[str] = []
     servers = ServerProcesses([Launch(command, f"http://127.0.0.1:{port}", {})])
-    servers.start(said.append)
+    servers.start(notes.append)
     (process,) = servers.processes
-    assert process.poll() is None and str(port) in said[0]
+    assert process.poll() is None and str(port) in notes[0]
     assert os.getpgid(process.pid) != os.getpgid(0)  # Ctrl-C here is not for it
     servers.stop()
     assert process.poll() is not None
@@ -129,13 +129,13 @@ def test_one_that_never_answers_is_said():
 def program(tmp_path, monkeypatch):
     """A `vllm` in the path that answers as the real one does; nothing is beside this Python."""
     fake = Path(__file__).parents[2] / "fakes" / "vllm_serve.py"
-    found = tmp_path / "bin" / "vllm"
-    found.parent.mkdir()
-    found.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
-    found.chmod(0o755)
-    monkeypatch.setenv("PATH", str(found.parent), prepend=os.pathsep)
+    result = tmp_path / "bin" / "vllm"
+    result.parent.mkdir()
+    result.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
+    result.chmod(0o755)
+    monkeypatch.setenv("PATH", str(result.parent), prepend=os.pathsep)
     monkeypatch.setenv("FAKE_SAYS", "40 × 7 = 280.\n</think>\nIt is \\boxed{280}.")
-    return found
+    return result
 
 
 def service_of(family, file):
@@ -152,15 +152,15 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     with running(service) as (url, _, _):
         chat = f"{url}/v1/chat/completions"
         assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
-        told = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
+        received = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
         streamed = http.post(chat, json={**body, "stream": True}).text
         refused = http.post(chat, json={**body, "temperature": -1})
-    message = told["choices"][0]["message"]
-    assert (told["model"], told["crt"]["chosen_by"]) == ("demo:full", "verbosity")
+    message = received["choices"][0]["message"]
+    assert (received["model"], received["crt"]["chosen_by"]) == ("demo:full", "verbosity")
     assert message["reasoning_content"] == "40 × 7 = 280."  # in which the stop stands
     assert message["content"] == "It is \\boxed{280}."
-    assert told["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
-    assert "token_ids" not in told["choices"][0] and "usage" not in streamed
+    assert received["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
+    assert "token_ids" not in received["choices"][0] and "usage" not in streamed
     assert '"reasoning_content": ' in streamed and '"model": "demo:concise"' in streamed
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "temperature"
     assert [process.poll() for process in service.engine.servers.processes] == [0, 0]
@@ -194,6 +194,6 @@ def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypa
 
 def test_other_weights_are_not_served(pocket_family, program):
     family, file = pocket_family
-    levels = [each.model_copy(update={"hash": "0" * 64}) for each in family.levels]
+    levels = [item.model_copy(update={"hash": "0" * 64}) for item in family.levels]
     with pytest.raises(DataError, match="other weights"):
         service_of(family.model_copy(update={"levels": levels}), file)

@@ -47,7 +47,7 @@ def point(name, accuracy, length, lower_bound=None, base=0.90):
 
 
 def names(points):
-    return [each.name for each in points]
+    return [item.name for item in points]
 
 
 def test_the_front_is_what_no_shorter_one_equals():
@@ -141,11 +141,11 @@ def run(tmp_path_factory):
             "evaluation": {"data": [str(problems)], "rollouts": 2, "max_tokens": 24},
         }
     )
-    found = Run.create(folder / "run", config)
-    sooner(folder / "base", found.checkpoint(10))
-    (found.checkpoint(10) / "record.json").write_text('{"step": 10}')
-    evaluated_series(found, ())
-    return found
+    result = Run.create(folder / "run", config)
+    sooner(folder / "base", result.checkpoint(10))
+    (result.checkpoint(10) / "record.json").write_text('{"step": 10}')
+    evaluated_series(result, ())
+    return result
 
 
 def sooner(base, to):
@@ -160,9 +160,9 @@ def sooner(base, to):
 
 
 def test_from_a_run_to_a_family(run, tmp_path):
-    said = []
-    folder = evaluated_series(run, (), note=said.append)
-    assert "figures are those of" in said[0]  # the evaluation is not made twice
+    notes = []
+    folder = evaluated_series(run, (), note=notes.append)
+    assert "figures are those of" in notes[0]  # the evaluation is not made twice
     file = tmp_path / "family.json"
     family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
     concise, full = family.levels
@@ -179,8 +179,8 @@ def test_from_a_run_to_a_family(run, tmp_path):
 
 def test_the_command_writes_it_and_says_what_is_next(run, capsys):
     assert main(["family", str(run.path), "--tolerance", "0.3"]) == 0
-    told = capsys.readouterr()
-    assert "concise" in told.out and "passed" in told.out and "crt serve" in told.err
+    received = capsys.readouterr()
+    assert "concise" in received.out and "passed" in received.out and "crt serve" in received.err
     assert read_family(family_file(run.path)).levels[0].name == "concise"
     (run.path / "family.json").unlink()
 
@@ -213,7 +213,7 @@ def unsure(run):
 def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
     out = ["--out", str(tmp_path / "f.json")]
     assert main(["family", str(run.path), *out]) == 0
-    assert [each.name for each in read_family(tmp_path / "f.json").levels] == ["full"]
+    assert [item.name for item in read_family(tmp_path / "f.json").levels] == ["full"]
     # two differences of 1 in 12 problems: a variance of 1/6, (1.645 + 0.842)² / 6 / 0.01² = 10,305
     assert (
         "12 problems are too few to certify one of 1 checkpoints to 1 point: one as good as the "
@@ -250,7 +250,7 @@ def test_that_bound_holds_whichever_is_chosen():
     for _ in range(200):
         base = rng.binomial(4, 0.8, 200) / 4
         tries = [rng.binomial(4, 0.78, 200) / 4 for _ in range(16)]
-        chance = [dirichlet_mean_cdf(*points(each - base), -0.02) for each in tries]
+        chance = [dirichlet_mean_cdf(*points(item - base), -0.02) for item in tries]
         fooled += min(chance) <= 0.05
         corrected += min(chance) <= 0.05 / 16
     assert fooled > 30 and corrected <= 15  # 5 % of 200 is 10, with a spread of 3

@@ -84,8 +84,8 @@ def test_numbered_levels_still_know_the_words():
     made = [level(f"level-{i}", size) for i, size in enumerate(sizes, 1)]
     many = Family.model_validate(plain_family([*made, level("full", 129.0)]))
     # seven levels: the words stand at 0/3, 1/3 and 2/3 of the way
-    found = [many.level(word).name for word in ("concise", "balanced", "detailed", "full")]
-    assert found == ["level-1", "level-3", "level-5", "full"]
+    result = [many.level(word).name for word in ("concise", "balanced", "detailed", "full")]
+    assert result == ["level-1", "level-3", "level-5", "full"]
 
 
 def test_what_is_listed(four):

@@ -15,13 +15,13 @@ GOOD = plain_family([level("concise", 57.0), level("full", 129.0)])
 
 def changed(path, value):
     """GOOD with one value replaced; `path` is keys and places."""
-    found = copy.deepcopy(GOOD)
+    result = copy.deepcopy(GOOD)
     *before, last = path
-    at = found
+    at = result
     for key in before:
         at = at[key]
     at[last] = value
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_the_queue_is_bounded_and_all_or_none_are_taken(endless):
         assert caught.value.status_code == 429 and batches.load == (0, 0)
         three = [generation([5], 4) for _ in range(3)]
         batches.submit(three)
-        return [await tokens_of(each) for each in three]
+        return [await tokens_of(item) for item in three]
 
     answers = with_batches(endless, act)
     assert [(len(tokens), finish_reason) for tokens, finish_reason in answers] == [

@@ -10,10 +10,10 @@ from crt.levels.reasoning_splitter import Piece, ReasoningSplitter, Vocabulary, 
 def letters():
     """A tokenizer with a token for every byte, so that marks and letters are cut anywhere."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    found = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    found.decoder = decoders.ByteLevel()
-    return found
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def read(letters, text, **settings):
@@ -28,15 +28,15 @@ def read(letters, text, **settings):
 
 
 def test_a_prompt_that_opened_the_thinking(letters):
-    thought, said, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", phase="thinking")
-    assert (thought, said) == ("I add.", "\\boxed{3}")
+    thought, output, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", phase="thinking")
+    assert (thought, output) == ("I add.", "\\boxed{3}")
     # "\nI add.\n</think>" is 16 letters, "\n\n\\boxed{3}" 11, and one token ends it
     assert (splitter.reasoning_tokens, splitter.tokens) == (16, 28)
 
 
 def test_a_response_that_opens_it_itself(letters):
-    thought, said, splitter = read(letters, "<think>I add.</think>3")
-    assert (thought, said, splitter.reasoning_tokens) == ("I add.", "3", 21)
+    thought, output, splitter = read(letters, "<think>I add.</think>3")
+    assert (thought, output, splitter.reasoning_tokens) == ("I add.", "3", 21)
 
 
 def test_a_response_that_does_not_think(letters):
@@ -45,8 +45,8 @@ def test_a_response_that_does_not_think(letters):
 
 
 def test_thinking_that_is_never_closed(letters):
-    thought, said, splitter = read(letters, "I add </thi", phase="thinking")
-    assert (thought, said, splitter.reasoning_tokens) == ("I add </thi", "", 12)
+    thought, output, splitter = read(letters, "I add </thi", phase="thinking")
+    assert (thought, output, splitter.reasoning_tokens) == ("I add </thi", "", 12)
 
 
 def test_letters_of_several_tokens(letters):
@@ -58,14 +58,14 @@ def test_spaces_inside_the_thinking_stay(letters):
 
 
 def test_a_stop_cuts_the_answer(letters):
-    _, said, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
-    assert said == "one. " and splitter.tokens == 8  # up to the stop
+    _, output, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
+    assert output == "one. " and splitter.tokens == 8  # up to the stop
 
 
 def test_a_stop_in_the_thinking_means_nothing(letters):
     text = "first\n\nthen</think>yes\n\nno"
-    thought, said, _ = read(letters, text, phase="thinking", stops=("\n\n",))
-    assert (thought, said) == ("first\n\nthen", "yes")
+    thought, output, _ = read(letters, text, phase="thinking", stops=("\n\n",))
+    assert (thought, output) == ("first\n\nthen", "yes")
 
 
 def test_a_stop_that_only_begins_is_told(letters):

@@ -84,19 +84,21 @@ SETTINGS = PromptSettings(instruction="Solve: {question}\nBox the answer.")
 WRAPPED = "Solve: 1 + 1?\nBox the answer."
 
 
-def asked(*texts):
+def user_messages(*texts):
     return {"messages": [{"role": "user", "content": text} for text in texts]}
 
 
 @pytest.mark.parametrize("text", ["1 + 1?", WRAPPED])
 def test_a_single_question_is_put_in_the_measured_prompt_once(text):
-    assert apply_measured_prompt(asked(text), SETTINGS, explicit=False) == asked(WRAPPED)
+    assert apply_measured_prompt(user_messages(text), SETTINGS, explicit=False) == user_messages(
+        WRAPPED
+    )
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        asked("a", "b"),
+        user_messages("a", "b"),
         {"messages": [{"role": "system", "content": "be brief"}]},
         {"messages": "hi"},
         {},
