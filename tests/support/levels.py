@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from crt.levels.family import Family
-from crt.levels.local import LocalSettings, load_local_engine
+from crt.levels.local import load_local_engine
+from crt.levels.options import ServeOptions
 from crt.levels.proxy import Service, make_app
-from crt.levels.server import Address, bind, make_server
+from crt.levels.server import bind, make_server
 from crt.pocket import path as pocket
 from crt.sampling.models import weights_hash
 from crt.version import __version__
@@ -20,7 +21,7 @@ QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom
 PROMPT = f"{QUESTION}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 
 
-def figure(value, problems=600):
+def interval(value, problems=600):
     return {"value": value, "low": value - 1.0, "high": value + 1.0, "problems": problems}
 
 
@@ -44,10 +45,10 @@ def level(name, length, *, model="pocket", folder=False, hash="0" * 64, **change
         "model": model,
         "folder": folder,
         "hash": hash,
-        "acc": figure(94.8),
-        "len": figure(length),
-        "r_zip": figure(0.9),
-        "saved": None if full else figure(50.0),
+        "acc": interval(94.8),
+        "len": interval(length),
+        "r_zip": interval(0.9),
+        "saved": None if full else interval(50.0),
         "certificate": None if full else certificate(),
         **changes,
     }
@@ -126,19 +127,23 @@ def make_endless(folder):
 
 
 @contextlib.contextmanager
-def served(family, file, *, service=None, **settings):
+def served(family, file, **options):
     """A server with the local engine; yields its address, the service and the uvicorn server."""
-    engine = load_local_engine(family, file, LocalSettings(**settings), lambda _: None)
-    with running(Service(family, engine, family.default, **(service or {}))) as started:
+    options = options_with(**options)
+    engine = load_local_engine(family, file, options, lambda _: None)
+    with running(Service(family, engine, options)) as started:
         yield started
+
+
+def options_with(**options):
+    return ServeOptions(port=0, drain=20, **options)
 
 
 @contextlib.contextmanager
 def running(service):
     """The proxy in a thread of this process."""
-    address = Address(port=0, drain_seconds=20)
-    with bind(address) as bound:
-        server = make_server(make_app(service), address)
+    with bind(service.options) as bound:
+        server = make_server(make_app(service), service.options)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -4,6 +4,7 @@ Every response owns a row of a preallocated KV cache, filled to its own length. 
 first ones: when a response ends, the last active row takes its place. No idle row is computed.
 """
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,16 +30,23 @@ class Generation:
     temperature: float = 1.0
     top_p: float = 1.0
     seed: int = 0
+    index: int = 0  # among the choices of its answer
+    events: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)  # where its tokens go
     tokens: list[int] = field(default_factory=list[int])
     finish_reason: FinishReason | None = None
+    _taken: int = 0  # tokens that were taken
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
 
     @property
     def position(self) -> int:
-        """Of its last token."""
         return len(self.prompt_ids) + len(self.tokens) - 1
+
+    def take_new_tokens(self) -> list[int]:
+        new = self.tokens[self._taken :]
+        self._taken = len(self.tokens)
+        return new
 
     def cancel(self) -> None:
         """It leaves the batch before the next token."""
@@ -98,7 +106,6 @@ class BatchLayer(CacheLayerMixin):
         return self.keys[:active, :, : write.width], self.values[:active, :, : write.width]
 
     def copy_row(self, source: int, target: int, length: int) -> None:
-        """One row into the place of another."""
         for states in (self.keys, self.values):
             assert states is not None
             states[target, :, :length] = states[source, :, :length]
@@ -112,7 +119,6 @@ class BatchLayer(CacheLayerMixin):
         return (query_length if self.write.positions is None else self.write.width), 0
 
     def get_max_cache_shape(self) -> int:
-        """Positions of a row."""
         return self.capacity
 
 

@@ -1,31 +1,37 @@
 """From a run's evaluated checkpoints to a family: certificates, choice of levels, weight hashes."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
+from crt.algorithm.guard import EDGE
 from crt.algorithm.registry import name_of
+from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.errors import ConfigError, DataError
 from crt.evaluation.evaluation import Plan, Tell
 from crt.evaluation.manifest import short_name, versions
 from crt.evaluation.series import BASE, SERIES, evaluate_run, points
 from crt.evaluation.sets import label as set_label
-from crt.evaluation.store import MANIFEST, PROBLEMS, load
+from crt.evaluation.store import Evaluation, load
 from crt.evaluation.versus import LEVEL, TOLERANCE, certificate, paired
-from crt.io import read_json, read_rows
-from crt.levels.choose import (
-    FULL,
-    MOST_LEVELS,
-    Candidate,
-    choose_levels,
-    pareto_front,
-)
+from crt.io import read_json
 from crt.levels.family import (
     FORMAT,
+    FULL,
+    LEVEL_NAMES,
+    MOST_LEVELS,
     Estimate,
     Example,
     Family,
@@ -36,9 +42,45 @@ from crt.levels.family import (
 from crt.run import Run
 from crt.sampling.models import model_folder, weights_hash
 
-AVERAGE = "all"  # levels are judged over all data sets of the evaluation
+AVERAGE = ("averages", "all")  # levels are judged over all data sets of the evaluation
+NOTICEABLE = 1.1  # ratio of lengths below which nobody would notice another level
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
+_CERTIFICATE_FIELDS = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
+_LEVEL_FIELDS = ("step", "acc", "len", "r_zip", "saved", "certificate")
+
+
+def _read_interval(plain: Any) -> Any:
+    """An interval as an evaluation writes it; an end without value is the value itself."""
+    if not isinstance(plain, dict) or (value := plain["value"]) is None:
+        return None
+    ends = {end: value if plain[end] is None else plain[end] for end in ("low", "high")}
+    return {"value": value, "problems": plain["problems"], **ends}
+
+
+Interval = Annotated[Estimate, BeforeValidator(_read_interval)]
+OptionalInterval = Annotated[Estimate | None, BeforeValidator(_read_interval)]
+
+
+class SeriesPoint(BaseModel):
+    """What `series.json` holds of the base or of a checkpoint, and its certificate."""
+
+    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
+    name: str
+    step: int
+    folder: str
+    acc: Interval = Field(validation_alias=AliasPath(*AVERAGE, "acc"))  # in %
+    len: Interval = Field(validation_alias=AliasPath(*AVERAGE, "len"))
+    r_zip: OptionalInterval = Field(None, validation_alias=AliasPath(*AVERAGE, "r_zip"))
+    saved: OptionalInterval = Field(None, validation_alias=AliasPath("versus", *AVERAGE, "saved"))
+    certificate: LevelCertificate | None = None  # None for the base
+
+    def is_feasible(self, tolerance: float) -> bool:
+        """The measured accuracy is within the tolerance of the base's."""
+        return bool(self.certificate) and self.certificate.difference >= -tolerance - EDGE
+
+
+# ---- the evaluation
 
 
 def evaluated_series(
@@ -54,11 +96,12 @@ def evaluated_series(
         raise ConfigError(
             f"{run.path} names no data set to evaluate on: give --data, such as --data gsm8k"
         )
-    label = "+".join(short_name(set_label(name)) for name in names)
-    folder = run.path / "evaluations" / label
-    if _is_complete(folder, run):
-        note(f"figures are those of {folder}")
-        return folder
+    folder = run.path / "evaluations" / "+".join(short_name(set_label(name)) for name in names)
+    if (folder / SERIES).is_file():
+        evaluated = {point.name for point in read_series(folder)}
+        if evaluated.issuperset(point.name for point in points(run)):
+            note(f"figures are those of {folder}")
+            return folder
     note(f"{folder} has not all checkpoints yet: evaluating them on {', '.join(names)}")
     settings = run.config.evaluation.model_copy(update={"data": names})
     truncated = "grade" if run.config.grading.truncated == "grade" else "wrong"
@@ -70,6 +113,141 @@ def evaluated_series(
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, tell=tell, note=note)[0]
+
+
+def read_series(folder: Path) -> list[SeriesPoint]:
+    """The points of a series, the base first."""
+    path = folder / SERIES
+    if not path.is_file():
+        raise DataError(
+            f"{folder} is not a series: it has no {SERIES}. Make one: crt eval RUN "
+            "--all-checkpoints --data NAME."
+        )
+    content: Any = read_json(path)
+    try:
+        series = TypeAdapter(list[SeriesPoint]).validate_python(content["points"])
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DataError(f"{path} is no series of levels: points.{where}: {first['msg']}.") from None
+    except (KeyError, TypeError):
+        raise DataError(f"{path} is not a series of this version.") from None
+    outside = any(Path(point.folder).name != point.folder for point in series)
+    if not series or series[0].name != BASE or outside:
+        raise DataError(f"{path} does not begin with the base, or leaves its folder.")
+    return series
+
+
+def certify(
+    series: Sequence[SeriesPoint], evaluations: Mapping[str, Evaluation], tolerance: float
+) -> list[SeriesPoint]:
+    """The checkpoints of a series with certificates that are valid for all of them at once.
+
+    The levels are chosen by the same figures, and the luckiest of many looks better than it is.
+    So each of M bounds has the confidence 1 − α/M, which leaves 1 − α for whichever is chosen.
+    """
+    base, *checkpoints = series
+    reference = evaluations[base.folder].tallies
+    confidence = 1 - (1 - LEVEL) / max(1, len(checkpoints))
+    certified: list[SeriesPoint] = []
+    for point in checkpoints:
+        counts = evaluations[point.folder].tallies
+        pairs = [paired(counts[name], reference[name]) for name in reference if name in counts]
+        result = certificate(pairs, tolerance, confidence) if pairs else None
+        if result is None:
+            raise DataError(f"{point.name} was measured on too few problems for a certificate.")
+        values = {name: getattr(result, name) for name in _CERTIFICATE_FIELDS}
+        own = LevelCertificate(**values, confidence=LEVEL, candidates=len(checkpoints))
+        certified.append(point.model_copy(update={"certificate": own}))
+    return certified
+
+
+# ---- the choice
+
+
+def choose_levels(
+    candidates: Sequence[SeriesPoint],
+    base_length: float,
+    *,
+    levels: int,
+    tolerance: float,
+    uncertified: bool = False,
+    front_only: bool = False,
+) -> list[SeriesPoint]:
+    """The checkpoints that become levels below `full`, shortest first.
+
+    Only certified checkpoints count, unless `uncertified`. The Pareto front comes first. Places
+    that it leaves go to longer checkpoints, unless `front_only`.
+    """
+    usable = [
+        c
+        for c in candidates
+        if 0 < c.len.value < base_length
+        and c.is_feasible(tolerance)
+        and (uncertified or (c.certificate and c.certificate.passed))
+    ]
+    distinct = merge_similar(usable, tolerance)
+    chosen = spread_by_length(pareto_front(distinct), levels - 1, base_length)
+    if not front_only:
+        chosen = spread_by_length(distinct, levels - 1, base_length, chosen)
+    return chosen
+
+
+def pareto_front(candidates: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+    """Those that no other beats in accuracy and length, shortest first."""
+    front: list[SeriesPoint] = []
+    for candidate in _shortest_first(candidates):
+        if not front or candidate.acc.value > front[-1].acc.value + EDGE:
+            front.append(candidate)
+    return front
+
+
+def merge_similar(candidates: Sequence[SeriesPoint], tolerance: float) -> list[SeriesPoint]:
+    """Of equally short ones the most accurate; a longer one if noticeably so or clearly better."""
+    kept: list[SeriesPoint] = []
+    shortest = 0.0  # of those that the last one kept represents
+    for candidate in _shortest_first(candidates):
+        gain = candidate.acc.value - kept[-1].acc.value if kept else math.inf
+        if kept and candidate.len.value <= (1 + EQUALLY_SHORT) * shortest:
+            if gain > EDGE:
+                kept[-1] = candidate
+            continue
+        longer = not kept or candidate.len.value >= NOTICEABLE * kept[-1].len.value
+        if longer or gain > 100 * tolerance + EDGE:
+            kept.append(candidate)
+            shortest = candidate.len.value
+    return kept
+
+
+def spread_by_length(
+    candidates: Sequence[SeriesPoint],
+    count: int,
+    longest: float,
+    chosen: Sequence[SeriesPoint] = (),
+) -> list[SeriesPoint]:
+    """At most `count`, `chosen` included; each next one is the farthest in ratio from all others.
+
+    `longest` counts as taken, so the first one is the shortest.
+    """
+    picked = list(chosen)
+    while len(picked) < count and (left := [c for c in candidates if c not in picked]):
+        taken = [longest, *(c.len.value for c in picked)]
+        picked.append(max(left, key=lambda c: min(abs(math.log(c.len.value / t)) for t in taken)))
+    return sorted(picked, key=lambda c: c.len.value)
+
+
+def level_names(count: int) -> list[str]:
+    """Names for checkpoints, shortest first: words for up to three, numbers for more."""
+    if count <= len(LEVEL_NAMES):
+        return list(LEVEL_NAMES[:count])
+    return [f"level-{number}" for number in range(1, count + 1)]
+
+
+def _shortest_first(candidates: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+    return sorted(candidates, key=lambda c: (c.len.value, -c.acc.value, c.name))
+
+
+# ---- the family
 
 
 def build_family(
@@ -89,203 +267,64 @@ def build_family(
         raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
     if not 0 <= tolerance <= 1:
         raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
-    base, *others = series = read_series(folder)
-    by_name = {point.name: point for point in others}
-    certificates = certify(folder, series, tolerance)
-    candidates = [
-        Candidate(p.name, p.acc.value / 100, p.len.value, c.difference, c.lower_bound)
-        for p, c in ((point, certificates[point.name]) for point in others)
-    ]
+    series = read_series(folder)
+    base, evaluations = series[0], {point.folder: load(folder / point.folder) for point in series}
+    checkpoints = certify(series, evaluations, tolerance)
     chosen = choose_levels(
-        candidates,
+        checkpoints,
         base.len.value,
         levels=levels,
         tolerance=tolerance,
         uncertified=uncertified,
         front_only=front_only,
     )
-    front = {candidate.name for candidate in pareto_front([candidate for _, candidate in chosen])}
-    below = [
-        _level(run, folder, file, by_name[c.name], word, certificates[c.name], c.name in front)
-        for word, c in chosen
-    ]
-    if not any(level.certified for level in below):
+    if not any(point.certificate and point.certificate.passed for point in chosen):
         otherwise = "" if uncertified else ", or offer levels without certificate (--all)"
-        note(_why_uncertified(candidates, certificates, base, tolerance) + otherwise)
+        note(_why_uncertified(checkpoints, base.len.value, tolerance) + otherwise)
+    front = [*pareto_front(chosen), base]
+    names = [*level_names(len(chosen)), FULL]
     return Family(
         format=FORMAT,
         name=name or short_name(run.config.name)[:64],
         method=name_of(run.config.method),
         tolerance=float(tolerance),
-        candidates=len(others),
-        measured=read_measurement(folder, base),
-        prompt=_plain_prompt(run),
-        levels=[*below, _level(run, folder, file, base, FULL)],
-        examples=read_examples(folder / base.folder / PROBLEMS),
+        candidates=len(checkpoints),
+        measured=_measurement(evaluations[base.folder], folder.name),
+        prompt=run.config.prompt,
+        levels=[
+            _level(run, evaluations[point.folder], file, point, level_name, point in front)
+            for level_name, point in zip(names, [*chosen, base], strict=True)
+        ],
+        examples=_examples(evaluations[base.folder]),
         versions=versions(),
     )
 
 
-@dataclass(frozen=True)
-class SeriesPoint:
-    """What a series says of the base or of a checkpoint."""
-
-    name: str
-    step: int
-    folder: str
-    acc: Estimate  # in %
-    len: Estimate
-    r_zip: Estimate | None
-    saved: Estimate | None  # % of the base's tokens; None for the base
-
-
-def read_series(folder: Path) -> list[SeriesPoint]:
-    """The points of a series, the base first."""
-    path = folder / SERIES
-    if not path.is_file():
-        raise DataError(
-            f"{folder} is not a series: it has no {SERIES}. Make one: crt eval RUN "
-            "--all-checkpoints --data NAME."
-        )
-    content: Any = read_json(path)
-    try:
-        series = [_point(plain) for plain in content["points"]]
-    except (ValidationError, KeyError, TypeError, AttributeError):
-        raise DataError(f"{path} is not a series of this version.") from None
-    outside = [point for point in series if Path(point.folder).name != point.folder]
-    if not series or series[0].name != BASE or outside:
-        raise DataError(f"{path} does not begin with the base, or leaves its folder.")
-    return series
-
-
-def certify(
-    folder: Path, series: Sequence[SeriesPoint], tolerance: float
-) -> dict[str, LevelCertificate]:
-    """Name → certificate of every checkpoint, valid for all of them at once.
-
-    The levels are chosen by the same figures, and the luckiest of many looks better than it is.
-    So each of M bounds has the confidence 1 − α/M, which leaves 1 − α for whichever is chosen.
-    """
-    base, *others = series
-    reference = load(folder / base.folder).tallies
-    confidence = 1 - (1 - LEVEL) / max(1, len(others))
-    certificates: dict[str, LevelCertificate] = {}
-    for point in others:
-        counts = load(folder / point.folder).tallies
-        pairs = [paired(counts[name], reference[name]) for name in reference if name in counts]
-        result = certificate(pairs, tolerance, confidence) if pairs else None
-        if result is None:
-            raise DataError(f"{point.name} was measured on too few problems for a certificate.")
-        certificates[point.name] = LevelCertificate(
-            difference=result.difference,
-            lower_bound=result.lower_bound,
-            tolerance=float(tolerance),
-            confidence=LEVEL,
-            candidates=len(others),
-            problems=result.problems,
-            needed=result.needed,
-            passed=result.passed,
-        )
-    return certificates
-
-
-def read_measurement(folder: Path, base: SeriesPoint) -> Measurement:
-    """How the series was measured."""
-    path = folder / base.folder / MANIFEST
-    manifest: Any = read_json(path)
-    try:
-        sampling = manifest["sampling"]
-        return Measurement(
-            data=[{k: data[k] for k in ("name", "hash", "problems")} for data in manifest["data"]],
-            rollouts=sampling["rollouts"],
-            temperature=float(sampling["temperature"]),
-            top_p=float(sampling["top_p"]),
-            max_tokens=sampling["max_tokens"],
-            evaluation=folder.name,
-            date=str(manifest.get("finished", manifest["started"]))[:10],
-        )
-    except (ValidationError, KeyError, TypeError, ValueError):
-        raise DataError(f"{path} is not a manifest of this version.") from None
-
-
-def read_examples(file: Path, count: int = EXAMPLES) -> list[Example]:
-    """Problems spread evenly over the evaluation's, those that fit on a page."""
-    rows = [
-        Example(question=row["question"], answer=row["answer"])
-        for row in read_rows(file)
-        if len(row["question"]) <= LONGEST_QUESTION and len(row["answer"]) <= LONGEST_ANSWER
-    ]
-    if len(rows) <= count:
-        return rows
-    return [rows[i * len(rows) // count] for i in range(count)]
-
-
-def _is_complete(folder: Path, run: Run) -> bool:
-    """Whether the series is there with every finished checkpoint of the run."""
-    if not (folder / SERIES).is_file():
-        return False
-    return {point.name for point in points(run)} <= {point.name for point in read_series(folder)}
-
-
-def _point(plain: Mapping[str, Any]) -> SeriesPoint:
-    metrics = plain["averages"].get(AVERAGE) or {}
-    against_base = ((plain["versus"] or {}).get("averages") or {}).get(AVERAGE) or {}
-    name = str(plain["name"])
-    return SeriesPoint(
-        name=name,
-        step=int(plain["step"]),
-        folder=str(plain["folder"]),
-        acc=_required(metrics, "acc", name),
-        len=_required(metrics, "len", name),
-        r_zip=_estimate(metrics.get("r_zip")),
-        saved=_estimate(against_base.get("saved")),
-    )
-
-
-def _required(metrics: Mapping[str, Any], metric: str, name: str) -> Estimate:
-    estimate = _estimate(metrics.get(metric))
-    if estimate is None:
-        raise DataError(f"{name} has no {metric} in the evaluation: it cannot be a level.")
-    return estimate
-
-
-def _estimate(plain: Mapping[str, Any] | None) -> Estimate | None:
-    """An interval as an evaluation writes it; an end that is not known is the value itself."""
-    if plain is None or plain["value"] is None:
-        return None
-    value = float(plain["value"])
-    low, high = (value if plain[end] is None else float(plain[end]) for end in ("low", "high"))
-    return Estimate(value=value, low=low, high=high, problems=plain["problems"])
-
-
 def _level(
-    run: Run,
-    folder: Path,
-    file: Path,
-    point: SeriesPoint,
-    name: str,
-    certificate: LevelCertificate | None = None,
-    pareto: bool = True,
+    run: Run, evaluation: Evaluation, file: Path, point: SeriesPoint, name: str, pareto: bool
 ) -> Level:
+    """A level with its weights' hash; figures of other weights would be a false promise."""
     base = point.name == BASE
     where = run.config.model.name if base else str(run.checkpoint(point.step))
     revision = run.config.model.revision if base else None
-    at = model_folder(where, revision)
-    model, is_folder = stored_model(where, at, file)
+    weights = model_folder(where, revision)
+    actual_hash = weights_hash(weights)
+    measured: Any = evaluation.manifest.get("model")
+    if not isinstance(measured, dict) or measured.get("hash") != actual_hash:
+        raise DataError(
+            f"{weights} has other weights than those that were measured in {evaluation.folder}: "
+            "evaluate it again, into another folder or with that one removed."
+        )
+    model, is_folder = stored_model(where, weights, file)
     return Level(
         name=name,
-        step=point.step,
         model=model,
         folder=is_folder,
         revision=revision,
-        hash=_measured_hash(at, folder / point.folder),
-        adapter=not (at / "config.json").is_file(),
+        hash=actual_hash,
+        adapter=not (weights / "config.json").is_file(),
         pareto=pareto,
-        acc=point.acc,
-        len=point.len,
-        r_zip=point.r_zip,
-        saved=point.saved,
-        certificate=certificate,
+        **{field: getattr(point, field) for field in _LEVEL_FIELDS},
     )
 
 
@@ -299,31 +338,43 @@ def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:
     return name, False
 
 
-def _measured_hash(model: Path, evaluation: Path) -> str:
-    """The weights' hash; figures of other weights than these would be a false promise."""
-    actual = weights_hash(model)
-    manifest: Any = read_json(evaluation / MANIFEST)
-    measured = manifest.get("model") if isinstance(manifest, dict) else None
-    if not isinstance(measured, dict) or measured.get("hash") != actual:
-        raise DataError(
-            f"{model} has other weights than those that were measured in {evaluation}: evaluate "
-            "it again, into another folder or with that one removed."
+def _measurement(evaluation: Evaluation, series: str) -> Measurement:
+    manifest: Any = evaluation.manifest
+    try:
+        sampling = manifest["sampling"]
+        return Measurement(
+            data=[{k: data[k] for k in ("name", "hash", "problems")} for data in manifest["data"]],
+            rollouts=sampling["rollouts"],
+            temperature=float(sampling["temperature"]),
+            top_p=float(sampling["top_p"]),
+            max_tokens=sampling["max_tokens"],
+            evaluation=series,
+            date=str(manifest.get("finished", manifest["started"]))[:10],
         )
-    return actual
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{evaluation.folder} has no manifest of this version.") from None
+
+
+def _examples(evaluation: Evaluation) -> list[Example]:
+    """Problems spread evenly over the evaluation's, those that fit on a page."""
+    rows = [
+        Example(question=row["question"], answer=row["answer"])
+        for row in evaluation.problems()
+        if len(row["question"]) <= LONGEST_QUESTION and len(row["answer"]) <= LONGEST_ANSWER
+    ]
+    count = min(EXAMPLES, len(rows))
+    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 def _why_uncertified(
-    candidates: Sequence[Candidate],
-    certificates: Mapping[str, LevelCertificate],
-    base: SeriesPoint,
-    tolerance: float,
+    checkpoints: Sequence[SeriesPoint], base_length: float, tolerance: float
 ) -> str:
     """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
     near = [
-        certificates[c.name]
-        for c in candidates
-        if 0 < c.length < base.len.value and c.feasible(tolerance)
+        point.certificate
+        for point in checkpoints
+        if 0 < point.len.value < base_length and point.is_feasible(tolerance) and point.certificate
     ]
     if not near:
         return (
@@ -331,16 +382,11 @@ def _why_uncertified(
             "accuracy: allow more (--tolerance), or train longer"
         )
     problems = near[0].problems
-    needed = min((each.needed for each in near if each.needed), default=None)
+    needed = min((c.needed for c in near if c.needed), default=None)
     if needed is None or needed <= problems:
         return f"no checkpoint is certified to {allowed}: allow more (--tolerance)"
     return (
-        f"{problems} problems are too few to certify one of {len(candidates)} checkpoints to "
+        f"{problems} problems are too few to certify one of {len(checkpoints)} checkpoints to "
         f"{allowed}: one as good as the base needs about {needed:,} (--data NAME:COUNT); or allow "
         "more (--tolerance)"
     )
-
-
-def _plain_prompt(run: Run) -> dict[str, Any]:
-    settings = asdict(run.config.prompt)
-    return {**settings, "few_shot": [list(pair) for pair in settings["few_shot"]]}

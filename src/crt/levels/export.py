@@ -14,12 +14,11 @@ from crt.levels.family import (
     Estimate,
     Family,
     Level,
-    certificate_sentence,
-    check_weights,
-    model_of,
+    LevelCertificate,
+    level_files,
 )
 from crt.run import Run
-from crt.sampling.models import HUB_ID, LoadedModel, load_model
+from crt.sampling.models import HUB_ID, LoadedModel, with_weights
 from crt.version import __version__
 
 METHODS = {
@@ -28,76 +27,13 @@ METHODS = {
     "length that was reached."
 }
 
-CHOSEN = """The level was chosen among {candidates} checkpoints by the same evaluation. The
-certificate allows for that choice; the accuracy above does not, and may be a little lucky.
-"""
-
-CARD = """---
-library_name: transformers
-pipeline_tag: text-generation
-{base_line}tags: [reasoning, efficient-reasoning, crt]
----
-# {name}:{level}
-
-The level **{level}** of the family *{name}*: {about} Trained from `{base}` to think shorter
-without getting worse.
-
-## Measured
-
-| | this level | base (full) |
-|---|---|---|
-| Accuracy | {acc} | {base_acc} |
-| Tokens per response | {len} | {base_len} |
-| R_zip (compression ratio of the text) | {zip} | {base_zip} |
-
-Figures with their 95 % interval over problems. Tokens saved: {saved}.
-
-{rollouts} responses to each problem at temperature {temperature}, top-p {top_p}, at most
-{max_tokens} tokens, on {data}. Measured on {date}.
-{chosen}
-
-**Certificate:** {certificate}
-
-The figures hold for these problems, this prompt and this sampling. What the model does elsewhere
-was not measured.
-
-## Use
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModelForCausalLM.from_pretrained("FOLDER")
-```
-
-It is a plain Hugging Face folder, as `vllm serve FOLDER` takes it. The prompt it was trained and
-measured with, where `{{question}}` is yours:
-
-```
-{instruction}
-```
-
-## Made by
-
-{method}
-
-crt {version}, step {step}, seed {seed}, training data {train}. Weights: SHA-256 `{hash}` over
-configuration and safetensors of the checkpoint. The whole configuration:
-
-```json
-{config}
-```
-"""
-
 
 def export_level(run: Run, family: Family, file: Path, name: str, to: Path) -> Level:
     """Writes the folder whole or not at all; one that is there is never written over."""
     level = family.require_level(name, "--level")
     if to.exists() or to.is_symlink():
         raise ConfigError(f"{to} is there already and is not written over: give another --to.")
-    where = model_of(level, file)
-    loaded = load_model(where, revision=level.revision, device="cpu")
-    check_weights(level, loaded.hash, where, file)
+    loaded = with_weights(level_files(level, file), device="cpu")
     unfinished = to.with_name(f"{UNFINISHED}{os.getpid()}-{to.name}")
     try:
         unfinished.mkdir(parents=True)
@@ -125,57 +61,101 @@ def _fill(folder: Path, loaded: LoadedModel, family: Family, card: str) -> None:
     write_text(folder / "README.md", card)
     for path in folder.iterdir():  # as readable as what others export
         path.chmod(0o644)
-        _flush(path)
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def model_card(family: Family, level: Level, config: RunConfig) -> str:
-    """README.md of the exported folder."""
+    """README.md of the exported folder; no path of a machine is in it."""
     base, measured = family.levels[-1], family.measured
-    method = METHODS.get(family.method, f"The method `{family.method}` of crt.")
-    hub = not base.folder and bool(re.fullmatch(HUB_ID, base.model))  # not a path of a machine
-    return CARD.format(
-        base_line=f"base_model: {base.model}\n" if hub else "",
-        name=family.name,
-        level=level.name,
-        about=_about(level),
-        base=base.model if hub else Path(config.model.name).name,
-        acc=_with_interval(level.acc, " %", 1),
-        base_acc=_with_interval(base.acc, " %", 1),
-        len=_with_interval(level.len, "", 1),
-        base_len=_with_interval(base.len, "", 1),
-        zip=_with_interval(level.r_zip, "", 3),
-        base_zip=_with_interval(base.r_zip, "", 3),
-        saved=_with_interval(level.saved, " %", 1) if level.saved else "none, it is the base",
-        rollouts=measured.rollouts,
-        temperature=measured.temperature,
-        top_p=measured.top_p,
-        max_tokens=measured.max_tokens,
-        data=", ".join(
-            f"{data['problems']} problems of `{data['name']}`" for data in measured.data
-        ),
-        date=measured.date,
-        chosen=CHOSEN.format(candidates=family.candidates) if level.certificate else "",
-        certificate=certificate_sentence(level.certificate),
-        instruction=config.prompt.instruction,
-        method=method,
-        version=__version__,
-        step=level.step,
-        seed=config.seed,
-        train=", ".join(f"`{name}`" for name in config.data.train),
-        hash=level.hash,
-        config=json.dumps(_public(config), indent=1, ensure_ascii=False),
+    hub = not base.folder and bool(re.fullmatch(HUB_ID, base.model))
+    base_name = base.model if hub else Path(config.model.name).name
+    about, saved, chosen = "the base model itself.", "none, it is the base", ""
+    if level.saved:
+        about = f"{level.saved.value:.0f} % fewer tokens than the base, on average."
+        saved = _with_interval(level.saved, " %", 1)
+    if level.certificate:
+        chosen = (
+            f"The level was chosen among {family.candidates} checkpoints by the same evaluation.\n"
+            "The certificate allows for that choice; the accuracy above does not, and may be a\n"
+            "little lucky.\n"
+        )
+    data = ", ".join(f"{data['problems']} problems of `{data['name']}`" for data in measured.data)
+    train = ", ".join(f"`{name}`" for name in config.data.train)
+    r_zip, base_r_zip = (_with_interval(model.r_zip, "", 3) for model in (level, base))
+    metadata = "tags: [reasoning, efficient-reasoning, crt]"
+    if hub:
+        metadata = f"base_model: {base.model}\n{metadata}"
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+{metadata}
+---
+# {family.name}:{level.name}
+
+The level **{level.name}** of the family *{family.name}*: {about} Trained from `{base_name}` to
+think shorter without getting worse.
+
+## Measured
+
+| | this level | base (full) |
+|---|---|---|
+| Accuracy | {_with_interval(level.acc, " %", 1)} | {_with_interval(base.acc, " %", 1)} |
+| Tokens per response | {_with_interval(level.len, "", 1)} | {_with_interval(base.len, "", 1)} |
+| R_zip (compression ratio of the text) | {r_zip} | {base_r_zip} |
+
+Figures with their 95 % interval over problems. Tokens saved: {saved}.
+
+{measured.rollouts} responses to each problem at temperature {measured.temperature}, top-p
+{measured.top_p}, at most {measured.max_tokens} tokens, on {data}. Measured on {measured.date}.
+{chosen}
+
+**Certificate:** {certificate_sentence(level.certificate)}
+
+The figures hold for these problems, this prompt and this sampling. What the model does elsewhere
+was not measured.
+
+## Use
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+```
+
+It is a plain Hugging Face folder, as `vllm serve FOLDER` takes it. The prompt it was trained and
+measured with, where `{{question}}` is yours:
+
+```
+{config.prompt.instruction}
+```
+
+## Made by
+
+{METHODS.get(family.method, f"The method `{family.method}` of crt.")}
+
+crt {__version__}, step {level.step}, seed {config.seed}, training data {train}. Weights: SHA-256
+`{level.hash}` over configuration and safetensors of the checkpoint. The whole configuration:
+
+```json
+{json.dumps(_public(config), indent=1, ensure_ascii=False)}
+```
+"""
+
+
+def certificate_sentence(certificate: LevelCertificate | None) -> str:
+    """The certificate in words, with its number of problems."""
+    if certificate is None:
+        return "this is the base, the reference of the others."
+    verdict = "passed" if certificate.passed else "**not passed**"
+    return (
+        f"{verdict}. Accuracy is {100 * certificate.difference:+.1f} points against the base, with "
+        f"{100 * certificate.confidence:.0f} % confidence not below "
+        f"{100 * certificate.lower_bound:+.1f}, paired over {certificate.problems} problems and "
+        f"valid for all {certificate.candidates} checkpoints at once; the tolerance is "
+        f"{100 * certificate.tolerance:g}."
     )
-
-
-def _about(level: Level) -> str:
-    if level.saved is None:
-        return "the base model itself."
-    return f"{level.saved.value:.0f} % fewer tokens than the base, on average."
 
 
 def _with_interval(estimate: Estimate | None, unit: str, digits: int) -> str:

@@ -6,18 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from crt.algorithm.guard import EDGE
 from crt.algorithm.statistics import highest_bound
+from crt.config import read_dataclass
 from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.io import read_json
-from crt.levels.choose import FULL, LEVEL_NAMES, MOST_LEVELS
 from crt.run import CONFIG
+from crt.sampling.models import ModelFiles, model_files
 
 FAMILY = "family.json"
 FORMAT = 3
+FULL = "full"
+LEVEL_NAMES = ("concise", "balanced", "detailed")  # by length; the base is `full`
+MOST_LEVELS = 16
 LARGEST = 4 * 2**20  # bytes of a family.json
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -28,6 +39,10 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Short = Annotated[str, Field(max_length=500)]
 Long = Annotated[str, Field(max_length=20_000)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def _read_prompt(plain: Any) -> Any:
+    return read_dataclass(PromptSettings, plain) if isinstance(plain, dict) else plain
 
 
 class Record(BaseModel):
@@ -72,8 +87,6 @@ class LevelCertificate(Record):
 
 
 class Level(Record):
-    """One setting of the dial."""
-
     name: Name
     step: Annotated[int, Field(ge=0)]
     model: Short
@@ -97,8 +110,6 @@ class Level(Record):
 
 
 class Measurement(Record):
-    """How the levels were measured."""
-
     data: Annotated[list[dict[str, Any]], Field(max_length=100)]
     rollouts: Count
     temperature: Amount
@@ -124,7 +135,7 @@ class Family(Record):
     tolerance: Share  # ε of the certificates
     candidates: Annotated[int, Field(ge=0)]  # checkpoints that were measured
     measured: Measurement
-    prompt: dict[str, Any]
+    prompt: Annotated[PromptSettings, BeforeValidator(_read_prompt)]
     levels: Annotated[list[Level], Field(min_length=1, max_length=MOST_LEVELS)]
     examples: Annotated[list[Example], Field(max_length=50)]
     versions: dict[str, str]
@@ -142,22 +153,15 @@ class Family(Record):
         if lengths != sorted(lengths) or lengths[0] <= 0:
             raise ValueError("levels must go from the shortest to the longest")
         certificates = [level.certificate for level in self.levels if level.certificate]
-        if any(each.candidates < self.candidates for each in certificates):
+        if any(c.candidates < self.candidates for c in certificates):
             raise ValueError("a certificate is for fewer checkpoints than were measured")
-        _prompt_settings(self.prompt)
         return self
 
-    @property
-    def prompt_settings(self) -> PromptSettings:
-        """The prompt around a question when the levels were measured."""
-        return _prompt_settings(self.prompt)
-
     def prompt_for(self, level: Level) -> PromptSettings:
-        """The same for one level; the base has no budget, which it never learned to keep to."""
-        settings = self.prompt_settings
+        """The measured prompt; the base has no budget, which it never learned to keep to."""
         if level.name != FULL:
-            return settings
-        return replace(settings, budget="none", budget_tokens=None)
+            return self.prompt
+        return replace(self.prompt, budget="none", budget_tokens=None)
 
     @property
     def default(self) -> Level:
@@ -176,7 +180,7 @@ class Family(Record):
         """The level that an option names, or a sentence with the nearest name."""
         level = self.level(name)
         if level is None:
-            names = [each.name for each in self.levels]
+            names = [level.name for level in self.levels]
             raise ConfigError(f"{option} {name!r} is not a level. {did_you_mean(name, names)}")
         return level
 
@@ -219,31 +223,13 @@ def model_of(level: Level, file: Path) -> str:
     return os.path.normpath(file.parent / level.model)
 
 
-def check_weights(level: Level, weights_hash: str, where: str, file: Path) -> None:
-    """The figures hold for the weights they were measured with, and for no others."""
-    if weights_hash != level.hash:
+def level_files(level: Level, file: Path) -> ModelFiles:
+    """A level's model; the figures hold for the weights they were measured with, and no others."""
+    name = model_of(level, file)
+    files = model_files(name, revision=level.revision)
+    if files.hash != level.hash:
         raise DataError(
-            f"{where} has other weights than those that {file} was made from: make the family "
+            f"{name} has other weights than those that {file} was made from: make the family "
             "again, crt family RUN."
         )
-
-
-def certificate_sentence(certificate: LevelCertificate | None) -> str:
-    """The certificate in words, with its number of problems."""
-    if certificate is None:
-        return "this is the base, the reference of the others."
-    verdict = "passed" if certificate.passed else "**not passed**"
-    return (
-        f"{verdict}. Accuracy is {100 * certificate.difference:+.1f} points against the base, with "
-        f"{100 * certificate.confidence:.0f} % confidence not below "
-        f"{100 * certificate.lower_bound:+.1f}, paired over {certificate.problems} problems and "
-        f"valid for all {certificate.candidates} checkpoints at once; the tolerance is "
-        f"{100 * certificate.tolerance:g}."
-    )
-
-
-def _prompt_settings(plain: dict[str, Any]) -> PromptSettings:
-    try:
-        return TypeAdapter(PromptSettings).validate_python(plain)
-    except ValidationError as error:
-        raise ValueError(f"prompt: {error.errors()[0]['msg']}") from None
+    return files

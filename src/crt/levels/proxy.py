@@ -5,46 +5,46 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from crt.config import GradingConfig
 from crt.grading.grader import Grader
-from crt.levels.errors import ApiError, internal_error, time_limit
 from crt.levels.family import Family, Level
-from crt.levels.metrics import Metrics
+from crt.levels.options import LOOPBACK, ServeOptions
 from crt.levels.requests import (
+    ApiError,
     Call,
-    Choice,
     Chunks,
     Dial,
     Kind,
     apply_measured_prompt,
     choose_level,
+    internal_error,
     model_ids,
     parse_body,
     validated,
 )
-
-if TYPE_CHECKING:
-    from crt.levels.vllm import ServerProcesses
 
 log = logging.getLogger("crt.levels")
 CLIENT_GONE = 499  # as nginx writes it
 BODY_SECONDS = 30.0  # for a client to send its body
 SEND_SECONDS = 60.0  # for a client to take a piece of its stream
 GRADES_AT_ONCE = 8
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)  # seconds
+RECORD = "crt.record"  # where a request's RequestRecord is in its ASGI scope
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -53,37 +53,81 @@ SECURITY_HEADERS = {
     "referrer-policy": "no-referrer",
 }
 PLAYGROUND = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/playground/style.css": ("style.css", "text/css; charset=utf-8"),
-    "/playground/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/": ("index.html", "text/html"),
+    "/playground/style.css": ("style.css", "text/css"),
+    "/playground/app.js": ("app.js", "text/javascript"),
     "/playground/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
 class Engine(Protocol):
-    """What answers: a whole answer, or chunks of which the last one has the usage."""
+    """What answers: one chunk that is the whole answer, or a stream that ends with the usage."""
 
-    async def answer(self, call: Call) -> dict[str, Any] | Chunks: ...
+    def answer(self, call: Call) -> Chunks: ...
     async def health(self) -> dict[str, str]: ...
     def load(self) -> dict[str, tuple[int, int]]: ...
-    async def close(self) -> None: ...
+    def lifespan(self) -> AbstractAsyncContextManager[None]: ...
 
 
-@dataclass(frozen=True)
+class Metrics:
+    """Counters of one server, for Prometheus."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.registry = CollectorRegistry()
+        own: Any = {"registry": self.registry}
+        timed: Any = {**own, "buckets": BUCKETS}
+        labels = ["route", "level"]
+        self.requests = Counter("crt_requests", "Requests answered.", [*labels, "status"], **own)
+        about = "From a request to the end of its answer."
+        self.seconds = Histogram("crt_request_seconds", about, labels, **timed)
+        about = "From a request to the first token of a stream."
+        self.first_token = Histogram("crt_first_token_seconds", about, ["level"], **timed)
+        about = "Tokens of finished answers: prompt, completion, and reasoning as part of it."
+        self.tokens = Counter("crt_tokens", about, ["level", "kind"], **own)
+        running = Gauge("crt_running", "Responses under way.", ["level"], **own)
+        waiting = Gauge("crt_waiting", "Responses in the queue.", ["level"], **own)
+        for level in engine.load():
+            running.labels(level).set_function(lambda level=level: engine.load()[level][0])
+            waiting.labels(level).set_function(lambda level=level: engine.load()[level][1])
+
+    def count_tokens(self, level: str, usage: Mapping[str, Any]) -> None:
+        details = usage.get("completion_tokens_details") or {}
+        counts = {
+            "prompt": usage.get("prompt_tokens"),
+            "completion": usage.get("completion_tokens"),
+            "reasoning": details.get("reasoning_tokens"),
+        }
+        for kind, count in counts.items():
+            self.tokens.labels(level, kind).inc(count or 0)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+@dataclass
+class RequestRecord:
+    """What is counted of a request when it has ended."""
+
+    kind: Kind
+    level: str = ""
+    status: int = 500
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
 class Service:
-    """A family, the engine that answers for it, and the limits for clients."""
+    """A family, the engine that answers for it, and the options for clients."""
 
-    family: Family
-    engine: Engine
-    default: Level
-    metrics: Metrics = field(default_factory=Metrics)
-    servers: "ServerProcesses | None" = None  # behind the engine, to watch and to end
-    measured_prompt: bool = True
-    api_key: str | None = None
-    loopback_only: bool = True
-    body_bytes: int = 2**20
-    time_limit: float = 300.0
-    started: int = field(default_factory=lambda: int(time.time()))
+    def __init__(
+        self, family: Family, engine: Engine, options: ServeOptions, default: Level | None = None
+    ) -> None:
+        self.family, self.engine, self.options = family, engine, options
+        self.default = default or family.default
+        self.metrics = Metrics(engine)
+        self.started = int(time.time())
 
 
 def make_app(service: Service) -> FastAPI:
@@ -93,195 +137,176 @@ def make_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for level in service.engine.load():
-            service.metrics.watch_load(level, lambda level=level: service.engine.load()[level])
-        watching = asyncio.create_task(service.servers.watch()) if service.servers else None
-        yield
-        if watching:
-            watching.cancel()
-        await service.engine.close()
-        if service.servers:
-            await asyncio.to_thread(service.servers.stop)
+        async with service.engine.lifespan():
+            yield
         grader.close()
 
+    async def require_key(request: Request) -> None:
+        key = service.options.api_key
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
+            message = "The API key is missing or wrong: Authorization: Bearer KEY."
+            raise ApiError(401, message, code="invalid_api_key")
+
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, loopback_only=service.loopback_only)
-    _add_error_handlers(app)
-    allowed = [Depends(_key_check(service.api_key))]
-    _add_completions(app, service, allowed)
-    _add_models(app, service, allowed)
-    _add_monitoring(app, service, allowed)
-    _add_playground(app, service, grader, allowed)
+    app.add_middleware(Guard, service=service)
+    app.add_exception_handler(HTTPException, _error_response)
+    app.add_exception_handler(Exception, _error_response)
+    with_key = APIRouter(dependencies=[Depends(require_key)])
+    _add_completions(with_key, service)
+    _add_models(with_key, service)
+    _add_grading(with_key, service, grader)
+    app.include_router(with_key)
+    _add_open_pages(app, service)
     return app
 
 
-def _add_completions(app: FastAPI, service: Service, allowed: list[Any]) -> None:
-    async def answer(kind: Kind, request: Request) -> Response:
-        with Outcome(service.metrics, kind) as outcome:
-            body = parse_body(await read_body(request, service.body_bytes))
-            dial = validated(Dial, body)
-            choice = choose_level(service.family, dial, service.default)
-            outcome.level = choice.level.name
-            call, extra = prepare_call(service, kind, choice, dial, body)
-            deadline = asyncio.get_running_loop().time() + service.time_limit
-            work = _begin(service, call, deadline)
-            answered = await unless_disconnected(work, request.receive)
-            headers = {"X-CRT-Level": call.level.name}
-            if answered is None:
-                outcome.status = CLIENT_GONE
-                return Response(status_code=CLIENT_GONE)  # nobody reads it
-            if isinstance(answered, dict):
-                service.metrics.count_tokens(call.level.name, answered.get("usage") or {})
-                return JSONResponse({**answered, **extra}, headers=headers)
-            first, rest = answered
-            outcome.streaming = True
-            chunks = _relay(service, call, extra, deadline, first, rest, outcome)
-            return EventStream(chunks, headers)
+async def _error_response(_: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, ApiError):
+        routing = isinstance(error, HTTPException)
+        error = ApiError(error.status_code, f"{error.detail}.") if routing else internal_error()
+    return JSONResponse({"error": error.error}, error.status_code, headers=error.headers)
 
-    @app.post("/v1/chat/completions", dependencies=allowed)
+
+# ---- completions
+
+
+def _add_completions(router: APIRouter, service: Service) -> None:
+    async def answer(kind: Kind, request: Request) -> Response:
+        record = request.scope[RECORD] = RequestRecord(kind)
+        body = parse_body(await read_body(request, 1024 * service.options.body_kb))
+        call = prepare_call(service, kind, body)
+        record.level = call.level.name
+        chunks = relay(service, call, record)
+        first = await unless_disconnected(anext(chunks, {}), request.receive)
+        headers = {"X-CRT-Level": call.level.name}
+        if first is None:
+            return Response(status_code=CLIENT_GONE)  # nobody reads it
+        if call.stream:
+            return EventStream(_events(first, chunks), headers=headers)
+        await anext(chunks, None)  # its end
+        return JSONResponse(first, headers=headers)
+
+    @router.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:
         return await answer("chat", request)
 
-    @app.post("/v1/completions", dependencies=allowed)
+    @router.post("/v1/completions")
     async def completions(request: Request) -> Response:
         return await answer("text", request)
 
 
-def prepare_call(
-    service: Service, kind: Kind, choice: Choice, dial: Dial, body: dict[str, Any]
-) -> tuple[Call, dict[str, Any]]:
-    """The request as the engine gets it, and the fields that the proxy adds to the answer.
+def prepare_call(service: Service, kind: Kind, body: dict[str, Any]) -> Call:
+    """The request as the engine gets it.
 
     Temperature and top-p are those of the measurement, unless the client gives others.
     """
-    family, level = service.family, choice.level
-    own = Dial.model_fields.keys()
-    engine_body = {name: value for name, value in body.items() if name not in own}
+    family, dial = service.family, validated(Dial, body)
+    level, chosen_by = choose_level(family, dial, service.default)
+    model = f"{family.name}:{level.name}"
+    fields = {name: value for name, value in body.items() if name not in Dial.model_fields}
     for name in ("temperature", "top_p"):
-        if body.get(name) is None:
-            engine_body[name] = getattr(family.measured, name)
-    measured_prompt = False
+        if fields.get(name) is None:
+            fields[name] = getattr(family.measured, name)
+    wrapped: dict[str, Any] | None = None
     if kind == "chat":
-        wanted = service.measured_prompt if dial.measured_prompt is None else dial.measured_prompt
-        settings, explicit = family.prompt_for(level), bool(dial.measured_prompt)
-        wrapped = apply_measured_prompt(engine_body, settings, explicit) if wanted else None
-        measured_prompt, engine_body = wrapped is not None, wrapped or engine_body
+        settings, wanted = family.prompt_for(level), dial.measured_prompt
+        if service.options.measured_prompt if wanted is None else wanted:
+            wrapped = apply_measured_prompt(fields, settings, explicit=bool(wanted))
+            fields = wrapped or fields
         if settings.enable_thinking is not None:
             thinking = {"enable_thinking": settings.enable_thinking}
-            engine_body.setdefault("chat_template_kwargs", thinking)
-    model = f"{family.name}:{level.name}"
-    about = {"level": level.name, "chosen_by": choice.chosen_by}
-    extra = {"model": model, "crt": {**about, "measured_prompt": measured_prompt}}
-    return Call(kind, level, model, {"model": model, **engine_body}), extra
+            fields.setdefault("chat_template_kwargs", thinking)
+    about = {"level": level.name, "chosen_by": chosen_by, "measured_prompt": wrapped is not None}
+    return Call(kind, level, model, {"model": model, **fields}, about)
 
 
-async def _begin(
-    service: Service, call: Call, deadline: float
-) -> "dict[str, Any] | tuple[dict[str, Any], Chunks]":
-    """The whole answer, or the first chunk and the others: an error must precede the headers."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            answer = await service.engine.answer(call)
-            if isinstance(answer, dict):
-                return answer
-            return await anext(answer, {}), answer
-    except TimeoutError:
-        raise time_limit(service.time_limit) from None
-
-
-async def _relay(
-    service: Service,
-    call: Call,
-    extra: dict[str, Any],
-    deadline: float,
-    first: dict[str, Any],
-    rest: Chunks,
-    outcome: "Outcome",
-) -> Chunks:
+async def relay(service: Service, call: Call, record: RequestRecord) -> Chunks:
     """The engine's chunks under the family's name, counted, within the time limit."""
-    options = call.body.get("stream_options")
-    wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    own, metrics, level = {"model": extra["model"]}, service.metrics, call.level.name
-    outcome.status = CLIENT_GONE
-    begun, usage = False, {}
+    options, limit = call.body.get("stream_options"), service.options.time_limit
+    hides_usage = call.stream and not (isinstance(options, dict) and options.get("include_usage"))
+    deadline = asyncio.get_running_loop().time() + limit
+    level, own, usage = call.level.name, {"model": call.model, "crt": call.about}, {}
+    first_token = service.metrics.first_token.labels(level) if call.stream else None
+    record.status = CLIENT_GONE
     try:
-        async with aclosing(rest):
-            chunk = {**first, "crt": extra["crt"]}
-            while chunk:
-                if not begun and any(_has_text(choice) for choice in chunk.get("choices") or []):
-                    begun = True
-                    metrics.first_token.labels(level).observe(outcome.seconds)
-                usage = chunk.get("usage") or usage
-                if wants_usage:
-                    yield {**chunk, **own}
-                elif chunk.get("choices"):
-                    yield {**{name: chunk[name] for name in chunk if name != "usage"}, **own}
+        async with aclosing(service.engine.answer(call)) as chunks:
+            while True:
                 async with asyncio.timeout_at(deadline):
-                    chunk = await anext(rest, {})
-        outcome.status = 200
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                usage = chunk.get("usage") or usage
+                if first_token and any(map(_has_text, chunk.get("choices") or [])):
+                    first_token.observe(record.seconds)
+                    first_token = None
+                if hides_usage:
+                    chunk = {name: chunk[name] for name in chunk if name != "usage"}
+                if not hides_usage or chunk.get("choices"):
+                    yield {**chunk, **own}
+                    own.pop("crt", None)  # once is enough
+        record.status = 200
     except TimeoutError:
-        outcome.status = 504
-        raise time_limit(service.time_limit) from None
-    except ApiError as error:
-        outcome.status = error.status
+        record.status = 504
+        message = f"The answer was not finished within {limit:g} seconds. Ask for fewer tokens"
+        message += " (max_completion_tokens) or a shorter level."
+        raise ApiError(504, message, code="time_limit") from None
+    except Exception as error:
+        record.status = error.status_code if isinstance(error, ApiError) else 500
         raise
     finally:
-        metrics.count_tokens(level, usage)
-        outcome.record()
+        service.metrics.count_tokens(level, usage)
 
 
-def _has_text(choice: dict[str, Any]) -> bool:
+def _has_text(choice: Mapping[str, Any]) -> bool:
     delta = choice.get("delta") or {}
     return bool(delta.get("content") or delta.get("reasoning_content") or choice.get("text"))
 
 
-@dataclass
-class Outcome:
-    """How a request ended and how long it took; a stream records itself when it ends."""
-
-    metrics: Metrics
-    kind: Kind
-    level: str = ""
-    status: int = 200
-    streaming: bool = False
-    begun: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """Since the request came."""
-        return time.monotonic() - self.begun
-
-    def __enter__(self) -> "Outcome":
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None:
-            self.status = error.status if isinstance(error, ApiError) else 500
-        if not self.streaming:
-            self.record()
-
-    def record(self) -> None:
-        """Counts it."""
-        self.metrics.count_request(self.kind, self.level, self.status, self.seconds)
+async def _events(first: dict[str, Any], chunks: Chunks) -> AsyncGenerator[bytes, None]:
+    """Chunks as server-sent events; what goes wrong on the way is the last of them."""
+    try:
+        async with aclosing(chunks):
+            if first:
+                yield _event(first)
+            async for chunk in chunks:
+                yield _event(chunk)
+        yield b"data: [DONE]\n\n"
+    except ApiError as error:
+        yield _event({"error": error.error})
+    except Exception:  # the headers are sent: all that can be done is to say so
+        log.exception("a stream failed")
+        yield _event({"error": internal_error().error})
 
 
-def _add_models(app: FastAPI, service: Service, allowed: list[Any]) -> None:
+def _event(value: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+
+
+# ---- models, health, metrics, the playground
+
+
+def _add_models(router: APIRouter, service: Service) -> None:
     levels = [service.default, *service.family.levels]
     models = {
         name: model_json(level, name, service.started)
         for name, level in zip(model_ids(service.family), levels, strict=True)
     }
 
-    @app.get("/v1/models", dependencies=allowed)
+    @router.get("/v1/models")
     async def list_models() -> JSONResponse:
         return JSONResponse({"object": "list", "data": list(models.values())})
 
-    @app.get("/v1/models/{name}", dependencies=allowed)
+    @router.get("/v1/models/{name}")
     async def one_model(name: str) -> JSONResponse:
         if name not in models:
             message = f"There is no model {name[:80]!r}."
             raise ApiError(404, message, param="model", code="model_not_found")
         return JSONResponse(models[name])
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 def model_json(level: Level, name: str, created: int) -> dict[str, Any]:
@@ -297,21 +322,6 @@ def model_json(level: Level, name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": "crt", "crt": measured}
 
 
-def _add_monitoring(app: FastAPI, service: Service, allowed: list[Any]) -> None:
-    @app.get("/health")
-    @app.get("/healthz")
-    async def health() -> JSONResponse:
-        levels = await service.engine.health()
-        ok = all(state == "ok" for state in levels.values())
-        return JSONResponse(
-            {"status": "ok" if ok else "failed", "levels": levels}, 200 if ok else 503
-        )
-
-    @app.get("/metrics", dependencies=allowed)
-    async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
-
-
 class GradeRequest(BaseModel):
     """A response and the known answer."""
 
@@ -321,28 +331,22 @@ class GradeRequest(BaseModel):
     question: str = Field(default="", max_length=20_000)
 
 
-def _add_playground(app: FastAPI, service: Service, grader: Grader, allowed: list[Any]) -> None:
-    """The page is open to who reaches the server; the rest needs the key, if there is one."""
-    for path, (name, media_type) in PLAYGROUND.items():
-        content = (files("crt") / "assets" / "playground" / name).read_bytes()
-        app.add_api_route(path, _static(content, media_type), methods=["GET"])
+def _add_grading(router: APIRouter, service: Service, grader: Grader) -> None:
     about = playground_json(service.family, service.default)
     grading = asyncio.Semaphore(GRADES_AT_ONCE)
 
-    @app.get("/playground/family", dependencies=allowed)
+    @router.get("/playground/family")
     async def family() -> JSONResponse:
         return JSONResponse(about)
 
-    @app.post("/playground/grade", dependencies=allowed)
+    @router.post("/playground/grade")
     async def grade(request: Request) -> JSONResponse:
-        body = parse_body(await read_body(request, service.body_bytes))
-        response = validated(GradeRequest, body)
+        body = parse_body(await read_body(request, 1024 * service.options.body_kb))
+        given = validated(GradeRequest, body)
         if grading.locked():
             raise ApiError(429, "Too many answers are being graded.", retry_after=1)
         async with grading:
-            grade = await grader.grade_async(
-                response.text, response.answer, question=response.question
-            )
+            grade = await grader.grade_async(given.text, given.answer, question=given.question)
         verdict = {"verdict": grade.verdict.value, "extracted": grade.extracted}
         return JSONResponse({**verdict, "reason": grade.reason})
 
@@ -364,44 +368,22 @@ def playground_json(family: Family, default: Level) -> dict[str, Any]:
     return {**family.model_dump(include=about), "default": default.name, "levels": levels}
 
 
-def _static(content: bytes, media_type: str) -> Any:
-    async def send() -> Response:
-        return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
+def _add_open_pages(app: FastAPI, service: Service) -> None:
+    """Health, and the page, for who reaches the server; the rest needs the key, if there is one."""
 
-    return send
+    @app.get("/health")
+    @app.get("/healthz")
+    async def health() -> JSONResponse:
+        levels = await service.engine.health()
+        ok = all(state == "ok" for state in levels.values())
+        status = {"status": "ok" if ok else "failed", "levels": levels}
+        return JSONResponse(status, 200 if ok else 503)
 
-
-def _key_check(key: str | None) -> Any:
-    """Lets in who has the key; comparing takes the same time wherever the first error is."""
-
-    async def check(request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
-            raise ApiError(
-                401,
-                "The API key is missing or wrong: Authorization: Bearer KEY.",
-                kind="authentication_error",
-                code="invalid_api_key",
-            )
-
-    return check
-
-
-def _add_error_handlers(app: FastAPI) -> None:
-    def response(error: ApiError) -> JSONResponse:
-        return JSONResponse(error.body(), error.status, headers=error.headers)
-
-    @app.exception_handler(ApiError)
-    async def api_error(_: Request, error: ApiError) -> JSONResponse:
-        return response(error)
-
-    @app.exception_handler(HTTPException)
-    async def routing_error(_: Request, error: HTTPException) -> JSONResponse:
-        return response(ApiError(error.status_code, f"{error.detail}."))
-
-    @app.exception_handler(Exception)
-    async def unexpected_error(_: Request, error: Exception) -> JSONResponse:
-        return response(internal_error())
+    for path, (name, media_type) in PLAYGROUND.items():
+        content = (files("crt") / "assets" / "playground" / name).read_bytes()
+        headers = {"cache-control": "no-cache"}
+        page = Response(content, media_type=media_type, headers=headers)
+        app.add_route(path, lambda _, page=page: page)
 
 
 # ---- the edge to the network
@@ -444,85 +426,72 @@ async def unless_disconnected(work: Awaitable[Result], receive: Receive) -> Resu
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
-        for each in (task, leaving):
-            each.cancel()
+        for pending in (task, leaving):
+            pending.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(task, leaving, return_exceptions=True)
 
 
-class EventStream(Response):
+class EventStream(StreamingResponse):
     """Server-sent events; when the client leaves, their source is closed at once."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: Chunks, headers: dict[str, str]) -> None:
-        super().__init__(
-            headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"}
-        )
-        del self.headers["content-length"]
-        self.chunks = chunks
+    def __init__(self, events: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
+        self.events = events
+        headers = {**headers, "cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(events, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends until the end, or until the client leaves."""
-        await unless_disconnected(self._send(send), receive)
+        """Sends until the end, or until the client leaves or takes nothing more."""
 
-    async def _send(self, send: Send) -> None:
-        start: AsgiMessage = {"type": "http.response.start", "status": self.status_code}
-        await send({**start, "headers": self.raw_headers})
-        async with aclosing(_events(self.chunks)) as events:
-            async for event in events:
-                async with asyncio.timeout(SEND_SECONDS):
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async def send_in_time(message: AsgiMessage) -> None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
 
-
-async def _events(chunks: Chunks) -> AsyncGenerator[bytes, None]:
-    """Chunks as events; what goes wrong on the way is the last of them."""
-    try:
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield _event(chunk)
-        yield b"data: [DONE]\n\n"
-    except ApiError as error:
-        yield _event(error.body())
-    except Exception:  # the headers are sent: all that can be done is to say so
-        log.exception("a stream failed")
-        yield _event(internal_error().body())
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+        async with aclosing(self.events):
+            await unless_disconnected(self.stream_response(send_in_time), receive)
 
 
 class Guard:
-    """Refuses foreign host names on a loopback server, and sets the headers of every answer.
+    """Refuses foreign host names on a loopback server, sets the headers of every answer, counts.
 
     A name that resolves to this machine does not make a foreign page its own.
     """
 
-    def __init__(self, app: ASGIApp, loopback_only: bool) -> None:
-        self.app, self.loopback_only = app, loopback_only
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        sent = 500
 
         async def send_with_headers(message: AsgiMessage) -> None:
+            nonlocal sent
             if message["type"] == "http.response.start":
-                extra = [(name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", []), *extra]}
+                sent = message["status"]
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
             await send(message)
 
-        app: ASGIApp = self.app
-        if self.loopback_only and _host(scope) not in LOOPBACK:
-            app = JSONResponse(ApiError(421, "This server answers to localhost only.").body(), 421)
-        await app(scope, receive, send_with_headers)
+        app = self.app
+        if self.service.options.loopback and _host(scope) not in LOOPBACK:
+            app = await _error_response(
+                Request(scope), ApiError(421, "This server answers to localhost only.")
+            )
+        try:
+            await app(scope, receive, send_with_headers)
+        finally:
+            if record := scope.get(RECORD):
+                status = record.status if sent == 200 else sent
+                metrics = self.service.metrics
+                metrics.requests.labels(record.kind, record.level, str(status)).inc()
+                metrics.seconds.labels(record.kind, record.level).observe(record.seconds)
 
 
 def _host(scope: Scope) -> str:
-    header = next((value for name, value in scope["headers"] if name == b"host"), b"")
-    host = header.decode("latin-1").strip().lower()
+    host = Headers(scope=scope).get("host", "").strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if ":" in host else host

@@ -1,6 +1,6 @@
 """Tokens into text as they arrive: thinking apart from the answer, cut at stop strings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -8,11 +8,25 @@ from tokenizers.decoders import DecodeStream
 
 from crt.data.prompts import opens_thinking
 from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
+from crt.sampling.models import ModelFiles
 
 Phase = Literal["start", "thinking", "between", "answer"]
 TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM returns tokens
 TEXT_FIELDS = ("content", "reasoning", "reasoning_content")  # of a message: rebuilt from tokens
 PROMPT_TAIL = 16  # tokens at the end of a prompt in which a template opens thinking
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A level's tokenizer, and the tokens that end a response."""
+
+    tokenizer: Any  # of the tokenizers library, which decodes in pieces
+    eos_token_ids: frozenset[int]
+
+
+def vocabulary_of(files: ModelFiles) -> Vocabulary:
+    tokenizer = files.tokenizer._tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    return Vocabulary(tokenizer, frozenset(files.eos_token_ids))
 
 
 @dataclass
@@ -40,27 +54,31 @@ class ReasoningSplitter:
     itself, and `answer` where nothing is split, as in a plain completion.
     """
 
-    tokenizer: Any  # of the tokenizers library
+    vocabulary: Vocabulary
     phase: Phase = "start"
     stops: tuple[str, ...] = ()  # texts that end the answer; in thinking they mean nothing
     tokens: int = 0
     reasoning_tokens: int = 0
-    stopped: bool = False
+    finish_reason: str | None = None  # also when a stop has come before the server's own end
     _pending: str = ""  # decoded, but it may still turn out to be a mark or a stop
     _thought: bool = False  # some thinking was returned
     _decoder: DecodeStream = field(default_factory=lambda: DecodeStream(skip_special_tokens=False))
 
-    def feed(self, token_id: int, end: bool) -> Piece:
-        """One more token; the token that ends a response counts, and is not text."""
-        self.tokens += 1
-        self.reasoning_tokens += self.phase == "thinking"
-        if not end:
-            self._pending += self._decoder.step(self.tokenizer, token_id) or ""
-        return self._readable(last=False)
-
-    def close(self) -> Piece:
-        """What was held back, now that nothing follows."""
-        return self._readable(last=True)
+    def feed(self, token_ids: Sequence[int], finish_reason: str | None = None) -> Piece:
+        """What more tokens say; the token that ends a response counts, and is not text."""
+        piece = Piece()
+        for token_id in token_ids:
+            if self.finish_reason:
+                return piece  # a stop has ended it
+            self.tokens += 1
+            self.reasoning_tokens += self.phase == "thinking"
+            if token_id not in self.vocabulary.eos_token_ids:
+                self._pending += self._decoder.step(self.vocabulary.tokenizer, token_id) or ""
+            piece += self._readable(last=False)
+        if finish_reason and not self.finish_reason:
+            piece += self._readable(last=True)
+            self.finish_reason = self.finish_reason or finish_reason
+        return piece
 
     def _readable(self, last: bool) -> Piece:
         piece = Piece()
@@ -70,7 +88,7 @@ class ReasoningSplitter:
             self._read_thinking(piece, last)
         if self.phase == "between" and (text := self._pending.lstrip("\n")):
             self.phase, self._pending = "answer", text
-        if self.phase == "answer" and not self.stopped:
+        if self.phase == "answer":
             self._read_answer(piece, last)
         return piece
 
@@ -100,25 +118,16 @@ class ReasoningSplitter:
         """The answer, as far as no stop can have begun."""
         matches = [at for at in map(self._pending.find, self.stops) if at >= 0]
         unsure = 0 if last else max((overlap(self._pending, s) for s in self.stops), default=0)
-        self.stopped = bool(matches)
         length = min(matches) if matches else len(self._pending) - unsure
         piece.content, self._pending = self._pending[:length], self._pending[length:]
+        if matches:
+            self.finish_reason = "stop"
 
 
 def overlap(text: str, mark: str) -> int:
     """How many letters at the end of the text are the beginning of the mark."""
-    for size in range(min(len(text), len(mark) - 1), 0, -1):
-        if text.endswith(mark[:size]):
-            return size
-    return 0
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """A level's tokenizer, and the tokens that end a response."""
-
-    tokenizer: Any  # of the tokenizers library
-    eos_token_ids: frozenset[int]
+    sizes = range(min(len(text), len(mark) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(mark[:size])), 0)
 
 
 class ChatSplitter:
@@ -136,45 +145,39 @@ class ChatSplitter:
     def split(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer, or a chunk of it, with thinking apart; None if nothing in it is new."""
         if prompt := chunk.get("prompt_token_ids"):
-            tail = self.vocabulary.tokenizer.decode(
-                prompt[-PROMPT_TAIL:], skip_special_tokens=False
-            )
+            tokenizer = self.vocabulary.tokenizer
+            tail = tokenizer.decode(prompt[-PROMPT_TAIL:], skip_special_tokens=False)
             self.phase = "thinking" if opens_thinking(tail) else "start"
         choices = [new for old in chunk.get("choices") or [] if (new := self._choice(old))]
-        usage = self._usage(chunk.get("usage"))
+        usage = chunk.get("usage")
         if not choices and not usage:
             return None
-        rest = {name: value for name, value in chunk.items() if name not in TOKEN_FIELDS}
-        return {**rest, "choices": choices, **({"usage": usage} if "usage" in chunk else {})}
+        if usage:
+            thinking = sum(splitter.reasoning_tokens for splitter in self.splitters.values())
+            details = usage.get("completion_tokens_details") or {}
+            details = {**details, "reasoning_tokens": thinking}
+            usage = {"usage": {**usage, "completion_tokens_details": details}}
+        return {**_without(chunk, TOKEN_FIELDS), "choices": choices, **(usage or {})}
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any] | None:
         place = "delta" if "delta" in choice else "message"
         index, message = choice.get("index", 0), choice.get(place) or {}
         splitter = self.splitters.setdefault(
-            index, ReasoningSplitter(self.vocabulary.tokenizer, self.phase, self.stops)
+            index, ReasoningSplitter(self.vocabulary, self.phase, self.stops)
         )
         token_ids = choice.get("token_ids")
         if token_ids is None and message.get("content"):
             return dict(choice)  # a server that returns no tokens: as it is
-        if splitter.stopped:
+        if splitter.finish_reason:
             return None  # the server goes on; here it has ended
-        piece = self._feed(splitter, token_ids or [], bool(choice.get("finish_reason")))
-        new = {name: value for name, value in message.items() if name not in TEXT_FIELDS}
+        piece = splitter.feed(token_ids or [], choice.get("finish_reason"))
+        new = _without(message, TEXT_FIELDS)
         new |= ({"content": ""} if "role" in message else {}) | piece.delta
-        finish = "stop" if splitter.stopped else choice.get("finish_reason")
-        if not new and not finish:
+        if not new and not splitter.finish_reason:
             return None
-        rest = {name: value for name, value in choice.items() if name not in TOKEN_FIELDS}
-        return {**rest, place: new, "finish_reason": finish}
+        rest = _without(choice, TOKEN_FIELDS)
+        return {**rest, place: new, "finish_reason": splitter.finish_reason}
 
-    def _feed(self, splitter: ReasoningSplitter, token_ids: list[int], last: bool) -> Piece:
-        eos = self.vocabulary.eos_token_ids
-        piece = sum((splitter.feed(token, token in eos) for token in token_ids), Piece())
-        return piece + splitter.close() if last and not splitter.stopped else piece
 
-    def _usage(self, usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        if not usage:
-            return None
-        thinking = sum(splitter.reasoning_tokens for splitter in self.splitters.values())
-        details = {**(usage.get("completion_tokens_details") or {}), "reasoning_tokens": thinking}
-        return {**usage, "completion_tokens_details": details}
+def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}

@@ -1,4 +1,4 @@
-"""Requests of clients: which level they choose, the measured prompt, and strict validation."""
+"""OpenAI's requests and errors: strict validation, the dial that chooses a level, the prompt."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -6,16 +6,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 
 from crt.data.prompts import PromptSettings, to_messages
 from crt.errors import CrtError, did_you_mean
-from crt.levels.errors import ApiError
 from crt.levels.family import Family, Level
 
 Kind = Literal["chat", "text"]
 Chunks = AsyncGenerator[dict[str, Any], None]
-MOST_CHOICES = 16
-MOST_STOPS = 16
 Text = Annotated[str, Field(max_length=10_000_000)]
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -28,8 +26,6 @@ EFFORT = {  # how far along the dial, from the shortest level (0) to the base (1
     "xhigh": 1.0,
 }
 VERBOSITY = {"low": 0.0, "medium": 0.5, "high": 1.0}
-ROLES = {"developer": "system"}  # OpenAI's newer name for it
-
 IGNORED = frozenset(  # fields that change nothing here, whatever their value
     {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier"}
 )
@@ -49,6 +45,42 @@ UNSUPPORTED = {  # field → the values that mean it is not used
     "suffix": ("", None),
     "best_of": (1, None),
 }
+ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error", 504: "timeout_error"}
+
+
+class ApiError(HTTPException):
+    """An error in OpenAI's form: a status and a sentence, never a path or a traceback."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        super().__init__(status, message, headers)
+        usual = "server_error" if status >= 500 else "invalid_request_error"
+        kind = ERROR_TYPES.get(status, usual)
+        self.error = {"message": message, "type": kind, "param": param, "code": code}
+
+
+def queue_full(retry_after: int = 1) -> ApiError:
+    """Every place is taken, in the queue too."""
+    message = "All places are taken and the queue is full. Try again a little later."
+    return ApiError(429, message, code="queue_full", retry_after=retry_after)
+
+
+def internal_error() -> ApiError:
+    """Our fault; the cause is in the server's log."""
+    return ApiError(500, "The server failed to answer. Its log says why.")
+
+
+# ---- the dial
 
 
 class Dial(BaseModel):
@@ -64,32 +96,9 @@ class Dial(BaseModel):
     """True: one question in the measured prompt. False: never. None: where it fits, if enabled."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The level of a request, and which field chose it."""
-
-    level: Level
-    chosen_by: str  # model, token_target, reasoning_effort, verbosity or default
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request as an engine gets it: `body` is OpenAI's, without the fields of the dial."""
-
-    kind: Kind
-    level: Level
-    model: str  # the name that the client sees, NAME:LEVEL
-    body: dict[str, Any]
-
-    @property
-    def stream(self) -> bool:
-        """Whether the client wants chunks."""
-        return bool(self.body.get("stream"))
-
-
-def choose_level(family: Family, dial: Dial, default: Level) -> Choice:
-    """The first of these that is given: model name, token target, effort, verbosity."""
-    named = named_level(family, dial.model)
+def choose_level(family: Family, dial: Dial, default: Level) -> tuple[Level, str]:
+    """The level, and the first field that is given: model name, token target, effort, verbosity."""
+    named = _named_level(family, dial.model)
     if named is not None and dial.token_target is not None:
         raise ApiError(
             400,
@@ -99,27 +108,23 @@ def choose_level(family: Family, dial: Dial, default: Level) -> Choice:
             code="dial_conflict",
         )
     if named is not None:
-        return Choice(named, "model")
+        return named, "model"
     if dial.token_target is not None:
-        return Choice(nearest_level(family, dial.token_target), "token_target")
+        return nearest_level(family, dial.token_target), "token_target"
     if dial.reasoning_effort is not None:
-        return Choice(level_at(family, EFFORT[dial.reasoning_effort]), "reasoning_effort")
+        return level_at(family, EFFORT[dial.reasoning_effort]), "reasoning_effort"
     if dial.verbosity is not None:
-        return Choice(level_at(family, VERBOSITY[dial.verbosity]), "verbosity")
-    return Choice(default, "default")
+        return level_at(family, VERBOSITY[dial.verbosity]), "verbosity"
+    return default, "default"
 
 
-def named_level(family: Family, model: str) -> Level | None:
+def _named_level(family: Family, model: str) -> Level | None:
     """The level in `NAME:LEVEL`; None for `NAME` alone, 404 for anything else."""
     name, colon, suffix = model.partition(":")
     level = family.level(suffix) if colon else None
     if name != family.name or (colon and level is None):
-        raise ApiError(
-            404,
-            f"There is no model {model[:80]!r}. {did_you_mean(model, model_ids(family))}",
-            param="model",
-            code="model_not_found",
-        )
+        message = f"There is no model {model[:80]!r}. {did_you_mean(model, model_ids(family))}"
+        raise ApiError(404, message, param="model", code="model_not_found")
     return level
 
 
@@ -138,12 +143,28 @@ def nearest_level(family: Family, tokens: int) -> Level:
     return min(family.levels, key=lambda level: (abs(level.len.value - tokens), level.len.value))
 
 
+# ---- the request
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request as an engine gets it: `body` is OpenAI's, without the fields of the dial."""
+
+    kind: Kind
+    level: Level
+    model: str  # the name that the client sees, NAME:LEVEL
+    body: dict[str, Any]
+    about: dict[str, Any]  # what the answer says of the level, and how it was chosen
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.get("stream"))
+
+
 class Message(BaseModel):
     """One turn; other fields of a turn, such as a name, are not used."""
 
     class TextPart(BaseModel):
-        """A piece of a message."""
-
         model_config = ConfigDict(strict=True)
         type: Literal["text"]
         text: Text
@@ -154,7 +175,6 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """All of its text."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
@@ -170,35 +190,25 @@ class StreamOptions(BaseModel):
 
 
 class TemplateSettings(BaseModel):
-    """Settings of a chat template."""
-
     model_config = ConfigDict(strict=True, extra="forbid")
     enable_thinking: bool | None = None
 
 
 class Sampling(BaseModel):
-    """How the answer is sampled and sent."""
-
     model_config = ConfigDict(strict=True, extra="forbid")
     model: str
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    stream_options: StreamOptions = StreamOptions()
+    n: Annotated[int, Field(ge=1, le=16)] = 1
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] = []
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end the answer."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def running_usage(self) -> bool:
-        """Whether every chunk of a stream has the usage so far."""
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
 
 class ChatRequest(Sampling):
@@ -206,19 +216,20 @@ class ChatRequest(Sampling):
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=1000)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    chat_template_kwargs: TemplateSettings | None = None
+    chat_template_kwargs: TemplateSettings = TemplateSettings()
 
     @property
     def limit(self) -> int | None:
         """Tokens at most, by either name."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return self.max_completion_tokens or self.max_tokens
 
     @property
     def turns(self) -> list[dict[str, str]]:
-        """Role and text of every turn."""
+        """Role and text of every turn; `developer` is OpenAI's newer name for `system`."""
         if self.messages[-1].role == "assistant":
             raise ApiError(400, "The last message must not be the assistant's.", param="messages")
-        return [{"role": ROLES.get(m.role, m.role), "content": m.text} for m in self.messages]
+        roles = {"developer": "system"}
+        return [{"role": roles.get(m.role, m.role), "content": m.text} for m in self.messages]
 
 
 class TextRequest(Sampling):
@@ -232,13 +243,12 @@ class TextRequest(Sampling):
     )
 
     @property
-    def limit(self) -> int | None:
+    def limit(self) -> int:
         """Tokens at most; 16 by default, as OpenAI has it."""
-        return 16 if self.max_tokens is None else self.max_tokens
+        return self.max_tokens or 16
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        """One or several."""
         if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
             return [self.prompt]  # pyright: ignore[reportReturnType]
         return list(self.prompt)  # pyright: ignore[reportReturnType]
@@ -256,11 +266,8 @@ def apply_measured_prompt(
     if not isinstance(single, dict) or single.get("role") != "user":
         if not explicit:
             return None
-        raise ApiError(
-            400,
-            "measured_prompt puts one question as the levels were measured: send one user message.",
-            param="measured_prompt",
-        )
+        message = "measured_prompt puts one question as the levels were measured: send one user"
+        raise ApiError(400, f"{message} message.", param="measured_prompt")
     question = validated(Message, single, prefix="messages.0.").text
     before, _, after = settings.instruction.partition("{question}")
     if (before or after) and question.startswith(before) and question.endswith(after):
@@ -269,6 +276,12 @@ def apply_measured_prompt(
         return {**body, "messages": list(to_messages(question, settings, None))}
     except CrtError as error:
         raise ApiError(400, f"The measured prompt cannot be used: {error}") from None
+
+
+# ---- validation
+
+Request = TypeVar("Request", bound=Sampling)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_body(content: bytes) -> dict[str, Any]:
@@ -282,19 +295,14 @@ def parse_body(content: bytes) -> dict[str, Any]:
     return plain
 
 
-Request = TypeVar("Request", bound=Sampling)
-Model = TypeVar("Model", bound=BaseModel)
-
-
 def parse_request(kind: type[Request], plain: dict[str, Any]) -> Request:
-    """The request; a field that cannot be honoured is refused, never ignored."""
+    """The request; null is as good as absent, and what cannot be honoured is refused."""
     for name, unused in UNSUPPORTED.items():
         if plain.get(name) not in unused:
-            raise ApiError(
-                400, f"{name} is not supported here: leave it out.", param=name, code="unsupported"
-            )
-    skipped = IGNORED | UNSUPPORTED.keys()
-    return validated(kind, {name: plain[name] for name in plain if name not in skipped})
+            message = f"{name} is not supported here: leave it out."
+            raise ApiError(400, message, param=name, code="unsupported")
+    skipped = {*IGNORED, *UNSUPPORTED, *(k for k in kind.model_fields if plain.get(k) is None)}
+    return validated(kind, {name: value for name, value in plain.items() if name not in skipped})
 
 
 def validated(kind: type[Model], plain: dict[str, Any], prefix: str = "") -> Model:
@@ -305,8 +313,8 @@ def validated(kind: type[Model], plain: dict[str, Any], prefix: str = "") -> Mod
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = prefix + ".".join(str(step) for step in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = did_you_mean(where, sorted({*kind.model_fields, *Dial.model_fields}))
-        raise ApiError(400, f"There is no field {where[:80]!r}. {known}", param=where[:80])
+        nearest = did_you_mean(where, sorted({*kind.model_fields, *Dial.model_fields}))
+        raise ApiError(400, f"There is no field {where[:80]!r}. {nearest}", param=where[:80])
     if first["type"] == "missing":
         raise ApiError(400, f"The field {where!r} is missing.", param=where)
     raise ApiError(400, f"The field {where!r} cannot be used: {first['msg']}.", param=where)

@@ -4,39 +4,25 @@ import asyncio
 import json
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from crt.errors import ConfigError, EngineError
-from crt.levels.errors import ApiError, bad_gateway, queue_full
 from crt.levels.family import Family
+from crt.levels.options import ServeOptions
 from crt.levels.reasoning_splitter import ChatSplitter, Vocabulary
-from crt.levels.requests import Call, Chunks, Kind
+from crt.levels.requests import ApiError, Call, Chunks, queue_full
 
-ROUTES: dict[Kind, str] = {"chat": "/chat/completions", "text": "/completions"}
+if TYPE_CHECKING:
+    from crt.levels.vllm import ServerProcesses
+
+ROUTES = {"chat": "/chat/completions", "text": "/completions"}
 CONNECT_SECONDS = 5.0
-HEALTH_SECONDS = 2.0  # how old a server's state may be
 CLIENT_ERRORS = (400, 404, 413, 422)  # the client's own mistakes, passed on in the server's words
-LONGEST_ERROR = 64 * 1024
-
-
-@dataclass(frozen=True)
-class UpstreamSettings:
-    """How the servers behind the proxy are used."""
-
-    max_requests: int = 384  # under way at once
-    key_from: str | None = None  # environment variable with the servers' key
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """With the key, if there is one."""
-        key = os.environ.get(self.key_from or "", "")
-        return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 @dataclass(frozen=True)
@@ -51,62 +37,63 @@ class UpstreamModel:
 class UpstreamEngine:
     """Replaces the model's name, passes the rest on, and streams back what comes."""
 
-    def __init__(self, models: Mapping[str, UpstreamModel], settings: UpstreamSettings) -> None:
-        self.models, self.settings = models, settings
+    def __init__(
+        self,
+        models: Mapping[str, UpstreamModel],
+        max_requests: int,
+        headers: Mapping[str, str] | None = None,
+        servers: "ServerProcesses | None" = None,
+    ) -> None:
+        self.models, self.max_requests, self.servers = models, max_requests, servers
         self.under_way = dict.fromkeys(models, 0)
-        self._client: httpx.AsyncClient | None = None
-        self._checking, self._checked_at = asyncio.Lock(), float("-inf")
-        self._states: dict[str, str] = {}
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),  # the proxy has the time limit
+            limits=httpx.Limits(max_connections=max_requests + 8),
+            trust_env=False,
+        )
 
-    async def answer(self, call: Call) -> dict[str, Any] | Chunks:
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Watches the servers that were started here; ends them, and the connections."""
+        watching = asyncio.create_task(self.servers.watch()) if self.servers else None
+        async with self._client:
+            yield
+        if self.servers and watching:
+            watching.cancel()
+            await asyncio.to_thread(self.servers.stop)
+
+    async def answer(self, call: Call) -> Chunks:
         """The server's answer; a stream has its usage in the last chunk."""
-        if sum(self.under_way.values()) >= self.settings.max_requests:
-            raise queue_full(1)
+        if sum(self.under_way.values()) >= self.max_requests:
+            raise queue_full()
         if call.kind == "chat" and not call.body.get("messages"):
             raise ApiError(400, "The field 'messages' is missing or empty.", param="messages")
-        splitter = self._splitter(call)
-        body = self._upstream_body(call, splitter is not None)
-        if call.stream:
-            return self._stream(call, body, splitter)
-        async with self._post(call, body) as response:
-            answer = _json_object(await response.aread())
-        return (splitter.split(answer) if splitter else _name_reasoning(answer)) or answer
+        vocabulary = self.models[call.level.name].vocabulary if call.kind == "chat" else None
+        splitter = vocabulary and ChatSplitter(vocabulary, _stops(call.body.get("stop")))
+        async with self._post(call, self.upstream_body(call, splitter is not None)) as response:
+            async for chunk in _read_chunks(response, call.stream):
+                if new := splitter.split(chunk) if splitter else _name_reasoning(chunk):
+                    yield new
+
+    def upstream_body(self, call: Call, with_token_ids: bool) -> dict[str, Any]:
+        body = {**call.body, "model": self.models[call.level.name].name}
+        options = call.body.get("stream_options") or {}
+        if call.stream and isinstance(options, dict):  # the proxy counts tokens in any case
+            body["stream_options"] = {**options, "include_usage": True}
+        if with_token_ids:
+            body["return_token_ids"] = True
+            body.pop("stop", None)  # there it would end the thinking, too
+        return body
 
     def load(self) -> dict[str, tuple[int, int]]:
         """Level → requests under way; how many wait in the server is not known here."""
         return {level: (count, 0) for level, count in self.under_way.items()}
 
     async def health(self) -> dict[str, str]:
-        """The servers' own state, checked at most every few seconds."""
-        async with self._checking:
-            if time.monotonic() - self._checked_at > HEALTH_SECONDS:
-                urls = list(dict.fromkeys(model.url for model in self.models.values()))
-                states = await asyncio.gather(*(self._state(url) for url in urls))
-                self._states = dict(zip(urls, states, strict=True))
-                self._checked_at = time.monotonic()
-        return {level: self._states[model.url] for level, model in self.models.items()}
-
-    async def close(self) -> None:
-        """Ends the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-
-    def _splitter(self, call: Call) -> ChatSplitter | None:
-        vocabulary = self.models[call.level.name].vocabulary
-        if vocabulary is None or call.kind != "chat":
-            return None
-        return ChatSplitter(vocabulary, _stops(call.body.get("stop")))
-
-    def _upstream_body(self, call: Call, with_token_ids: bool) -> dict[str, Any]:
-        body = {**call.body, "model": self.models[call.level.name].name}
-        if call.stream:  # the tokens are counted, whether the client asks or not
-            options = call.body.get("stream_options") or {}
-            if isinstance(options, dict):
-                body["stream_options"] = {**options, "include_usage": True}
-        if with_token_ids:
-            body["return_token_ids"] = True
-            body.pop("stop", None)  # there it would end the thinking, too
-        return body
+        urls = list(dict.fromkeys(model.url for model in self.models.values()))
+        states = dict(zip(urls, await asyncio.gather(*map(self._state, urls)), strict=True))
+        return {level: states[model.url] for level, model in self.models.items()}
 
     @asynccontextmanager
     async def _post(self, call: Call, body: dict[str, Any]) -> AsyncIterator[httpx.Response]:
@@ -115,29 +102,20 @@ class UpstreamEngine:
         self.under_way[level] += 1
         try:
             url = self.models[level].url + ROUTES[call.kind]
-            async with self._http().stream("POST", url, json=body) as response:
+            async with self._client.stream("POST", url, json=body) as response:
                 if response.status_code != 200:
-                    raise await _refusal(response)
+                    raise _refusal(response, await response.aread())
                 yield response
         except httpx.HTTPError:
-            raise bad_gateway("The server behind the proxy cannot be reached.") from None
+            raise ApiError(502, "The server behind the proxy cannot be reached.") from None
         finally:
             self.under_way[level] -= 1
-
-    async def _stream(
-        self, call: Call, body: dict[str, Any], splitter: ChatSplitter | None
-    ) -> Chunks:
-        async with self._post(call, body) as response:
-            async for chunk in _server_sent_events(response):
-                new = splitter.split(chunk) if splitter else _name_reasoning(chunk)
-                if new:
-                    yield new
 
     async def _state(self, url: str) -> str:
         """By its /health, which sees more; by its models if it has none."""
         try:
             for path in (f"{url.removesuffix('/v1')}/health", f"{url}/models"):
-                response = await self._http().get(path, timeout=CONNECT_SECONDS)
+                response = await self._client.get(path, timeout=CONNECT_SECONDS)
                 if response.status_code == 200:
                     return "ok"
                 if response.status_code not in (401, 403, 404, 405):
@@ -146,20 +124,12 @@ class UpstreamEngine:
             return "unreachable"
         return "failed"
 
-    def _http(self) -> httpx.AsyncClient:
-        """One client, made in the event loop that uses it; the proxy has the time limit."""
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                headers=self.settings.headers,
-                timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-                limits=httpx.Limits(max_connections=self.settings.max_requests + 8),
-                trust_env=False,
-            )
-        return self._client
 
-
-async def _server_sent_events(response: httpx.Response) -> Chunks:
-    """The chunks of a stream up to its end, which must be there."""
+async def _read_chunks(response: httpx.Response, stream: bool) -> Chunks:
+    """The whole answer, or the chunks of a stream up to its end, which must be there."""
+    if not stream:
+        yield _json_object(await response.aread())
+        return
     async for line in response.aiter_lines():
         if not line.startswith("data:"):
             continue
@@ -168,21 +138,18 @@ async def _server_sent_events(response: httpx.Response) -> Chunks:
             return
         chunk = _json_object(data)
         if "error" in chunk and "choices" not in chunk:
-            raise bad_gateway(_error_message(chunk))
+            raise ApiError(502, _error_message(chunk))
         yield chunk
-    raise bad_gateway("The server behind the proxy broke off its answer.")
+    raise ApiError(502, "The server behind the proxy broke off its answer.")
 
 
-async def _refusal(response: httpx.Response) -> ApiError:
-    """Another server's refusal, as our client is told it."""
-    content = b""
-    async for piece in response.aiter_bytes():
-        content += piece
-        if len(content) > LONGEST_ERROR:
-            break
+def _refusal(response: httpx.Response, content: bytes) -> ApiError:
+    """Another server's refusal, in the form that our clients get."""
     status = response.status_code
     if status in CLIENT_ERRORS:
-        body = _json_object(content, strict=False)
+        body: dict[str, Any] = {}
+        with suppress(ApiError):
+            body = _json_object(content)
         error = body.get("error")
         param = error.get("param") if isinstance(error, dict) else None
         param = param[:200] if isinstance(param, str) else None
@@ -190,24 +157,20 @@ async def _refusal(response: httpx.Response) -> ApiError:
     if status in (429, 503):
         seconds = response.headers.get("retry-after", "1")
         return queue_full(min(3600, int(seconds)) if seconds.isdigit() else 1)
+    reason = f"answered {status}"
     if status in (401, 403):
-        return bad_gateway(
-            "The server behind the proxy does not accept the proxy's key (--upstream-key-from)."
-        )
-    return bad_gateway(f"The server behind the proxy answered {status}.")
+        reason = "does not accept the proxy's key (--upstream-key-from)"
+    return ApiError(502, f"The server behind the proxy {reason}.")
 
 
-def _json_object(data: bytes | str, strict: bool = True) -> dict[str, Any]:
-    """The object in an answer; if there is none, an error or nothing."""
+def _json_object(data: bytes | str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         value = None
-    if isinstance(value, dict):
-        return value
-    if strict:
-        raise bad_gateway("The server behind the proxy did not answer in JSON.")
-    return {}
+    if not isinstance(value, dict):
+        raise ApiError(502, "The server behind the proxy did not answer in JSON.")
+    return value
 
 
 def _error_message(body: Mapping[str, Any]) -> str:
@@ -235,67 +198,66 @@ def _stops(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def find_upstream(
-    family: Family, urls: Sequence[str], names: Sequence[str], settings: UpstreamSettings
-) -> UpstreamEngine:
+# ---- which server has which level
+
+
+def find_upstream(family: Family, options: ServeOptions) -> UpstreamEngine:
     """The engine for `[LEVEL=]URL`s; each level's model there is given or found by its name."""
-    if settings.key_from and not os.environ.get(settings.key_from):
-        raise ConfigError(f"--upstream-key-from {settings.key_from}: there is no such variable")
+    key = os.environ.get(options.upstream_key_from or "", "")
+    if options.upstream_key_from and not key:
+        raise ConfigError(
+            f"--upstream-key-from {options.upstream_key_from}: there is no such variable"
+        )
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     levels = [level.name for level in family.levels]
-    url_of = level_urls(urls, levels)
-    given = dict(_level_pair(text, "--upstream-model", levels) for text in names)
-    served = {url: _served_models(url, settings) for url in dict.fromkeys(url_of.values())}
+    urls = level_urls(options.upstream, levels)
+    names = dict(_level_pair(text, "--upstream-model", levels) for text in options.upstream_model)
+    served = {url: _served_models(url, headers) for url in dict.fromkeys(urls.values())}
     models: dict[str, UpstreamModel] = {}
-    for level in levels:
-        url = url_of[level]
-        name = given.get(level) or match_model(family.name, level, served[url])
+    for level, url in urls.items():
+        name = names.get(level) or match_model(family.name, level, served[url])
         if name is None:
             raise ConfigError(
                 f"{url} serves {', '.join(served[url][:10]) or 'no model'}, and none is "
                 f"called like {family.name}:{level}: give its name, --upstream-model {level}=NAME"
             )
-        same = next((k for k, m in models.items() if (m.url, m.name) == (url, name)), None)
-        if same is not None and level not in given:
+        model = UpstreamModel(url, name)
+        same = next((other for other in models if models[other] == model), None)
+        if same is not None and level not in names:
             raise ConfigError(
                 f"{same} and {level} would both be {name} at {url}: give the address of {level}, "
                 f"--upstream {level}=URL, or its name there, --upstream-model {level}=NAME"
             )
-        models[level] = UpstreamModel(url, name)
-    return UpstreamEngine(models, settings)
+        models[level] = model
+    return UpstreamEngine(models, options.upstream_requests, headers)
 
 
 def level_urls(urls: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
     """Level → address; a bare URL is for all levels that have none of their own."""
-    own: dict[str, str] = {}
-    common: str | None = None
-    for text in urls:
-        if re.match(r"https?://", text):
-            common = text
-        else:
-            level, url = _level_pair(text, "--upstream", levels)
-            own[level] = url
-    missing = [level for level in levels if level not in own]
-    if missing and common is None:
-        raise ConfigError(f"--upstream: no address for the level {missing[0]}")
-    every = {level: own.get(level) or str(common) for level in levels}
-    bad = next((url for url in every.values() if not re.match(r"https?://[^/\s]+", url)), None)
-    if bad is not None:
-        raise ConfigError(f"--upstream {bad!r} is not an address such as http://127.0.0.1:8001/v1")
-    return {level: url.rstrip("/") for level, url in every.items()}
+    bare = [url for url in urls if re.match(r"https?://", url)]
+    own = dict(_level_pair(text, "--upstream", levels) for text in urls if text not in bare)
+    addresses: dict[str, str] = {}
+    for level in levels:
+        url = own.get(level) or (bare[-1] if bare else None)
+        if url is None:
+            raise ConfigError(f"--upstream: no address for the level {level}")
+        if not re.match(r"https?://[^/\s]+", url):
+            example = "http://127.0.0.1:8001/v1"
+            raise ConfigError(f"--upstream {url!r} is not an address such as {example}")
+        addresses[level] = url.rstrip("/")
+    return addresses
 
 
 def match_model(family: str, level: str, served: Sequence[str]) -> str | None:
     """A level's name on a server: `family:level`, `family-level`, `level`, or the only one."""
-    wanted = (f"{family}:{level}", f"{family}-{level}", level)
-    match = next((name for name in wanted if name in served), None)
-    return served[0] if match is None and len(served) == 1 else match
+    names = (f"{family}:{level}", f"{family}-{level}", level)
+    only = served[0] if len(served) == 1 else None
+    return next((name for name in names if name in served), only)
 
 
-def _served_models(url: str, settings: UpstreamSettings) -> list[str]:
+def _served_models(url: str, headers: Mapping[str, str]) -> list[str]:
     try:
-        response = httpx.get(
-            f"{url}/models", headers=settings.headers, timeout=30.0, trust_env=False
-        )
+        response = httpx.get(f"{url}/models", headers=headers, timeout=30.0, trust_env=False)
         response.raise_for_status()
         return [str(model["id"]) for model in response.json()["data"]]
     except httpx.HTTPStatusError as error:

@@ -12,8 +12,9 @@ import pytest
 
 from crt.errors import ConfigError, DataError
 from crt.levels.family import Family
-from crt.levels.local import LocalSettings, load_local_engine
-from crt.levels.server import Address, bind
+from crt.levels.local import load_local_engine
+from crt.levels.options import serve_options
+from crt.levels.server import bind
 from tests.support.levels import level, plain_family, served, until
 
 CHAT = "/v1/chat/completions"
@@ -30,11 +31,7 @@ SHORT = {**LONG, "max_tokens": 5}
 @pytest.fixture(scope="module")
 def small(endless_family):
     """A server with two places and a queue of one."""
-    with served(*endless_family, slots=2, queue=1, service={"body_bytes": 4096}) as (
-        url,
-        service,
-        _,
-    ):
+    with served(*endless_family, slots=2, queue=1, body_kb=4) as (url, service, _):
         yield url, service
 
 
@@ -45,8 +42,8 @@ def counts(service):
 def test_the_long_answer_is_long(small, http):
     """What the other tests rest on: it does not end by itself."""
     url, _ = small
-    told = http.post(url + CHAT, json={**LONG, "max_tokens": 500}).json()
-    assert told["choices"][0]["finish_reason"] == "length"
+    received = http.post(url + CHAT, json={**LONG, "max_tokens": 500}).json()
+    assert received["choices"][0]["finish_reason"] == "length"
 
 
 def test_a_full_queue_is_429_with_a_time_to_come_back(small, http):
@@ -57,9 +54,9 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(small, http):
         http.stream("POST", url + CHAT, json={**LONG, "stream": True}),
     ):
         until(lambda: counts(service) == (2, 1))
-        told = httpx.post(url + CHAT, json=SHORT, trust_env=False)
-        assert told.status_code == 429 and told.json()["error"]["code"] == "queue_full"
-        assert 1 <= int(told.headers["retry-after"]) <= 60
+        received = httpx.post(url + CHAT, json=SHORT, trust_env=False)
+        assert received.status_code == 429 and received.json()["error"]["code"] == "queue_full"
+        assert 1 <= int(received.headers["retry-after"]) <= 60
         assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
         assert 'crt_waiting{level="full"} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
     until(lambda: counts(service) == (0, 0))
@@ -67,8 +64,8 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(small, http):
 
 def test_all_choices_or_none(small, http):
     url, service = small
-    told = http.post(url + CHAT, json={**SHORT, "n": 4})  # two places and one to wait
-    assert told.status_code == 429 and counts(service) == (0, 0)
+    received = http.post(url + CHAT, json={**SHORT, "n": 4})  # two places and one to wait
+    assert received.status_code == 429 and counts(service) == (0, 0)
     assert len(http.post(url + CHAT, json={**SHORT, "n": 3}).json()["choices"]) == 3
 
 
@@ -129,14 +126,14 @@ def test_one_that_waits_and_leaves_was_never_there(small, http):
 )
 def test_bad_bodies(small, http, content, headers, status):
     url, service = small
-    told = http.post(url + CHAT, content=content, headers=headers)
-    assert told.status_code == status
-    error = told.json()["error"]
+    received = http.post(url + CHAT, content=content, headers=headers)
+    assert received.status_code == status
+    error = received.json()["error"]
     assert set(error) == {"message", "type", "param", "code"} and error["message"].endswith(".")
     assert "/" not in error["message"].replace("application/json", "").replace(
         "../../etc/passwd", ""
     )
-    assert "Traceback" not in told.text and counts(service) == (0, 0)
+    assert "Traceback" not in received.text and counts(service) == (0, 0)
 
 
 def test_a_body_without_length_is_cut_off_too(small, http):
@@ -155,24 +152,26 @@ def test_other_paths_and_methods(small, http):
 
 def test_only_local_names_reach_a_loopback_server(small, http):
     url, _ = small
-    told = http.get(f"{url}/v1/models", headers={"Host": "evil.example"})
-    assert told.status_code == 421
+    received = http.get(f"{url}/v1/models", headers={"Host": "evil.example"})
+    assert received.status_code == 421
     for name in ("localhost", "127.0.0.1:8000", "[::1]:8000"):
         assert http.get(f"{url}/health", headers={"Host": name}).status_code == 200
 
 
 def test_headers_of_the_page(small, http):
     url, _ = small
-    told = http.get(f"{url}/")
-    assert "default-src 'none'" in told.headers["content-security-policy"]
-    assert "unsafe" not in told.headers["content-security-policy"]
-    assert told.headers["x-content-type-options"] == "nosniff" and "server" not in told.headers
+    received = http.get(f"{url}/")
+    assert "default-src 'none'" in received.headers["content-security-policy"]
+    assert "unsafe" not in received.headers["content-security-policy"]
+    assert (
+        received.headers["x-content-type-options"] == "nosniff" and "server" not in received.headers
+    )
 
 
 def test_the_time_limit(endless_family, http):
-    with served(*endless_family, slots=2, service={"time_limit": 0.05}) as (url, service, _):
-        told = http.post(url + CHAT, json=LONG)
-        assert told.status_code == 504 and told.json()["error"]["code"] == "time_limit"
+    with served(*endless_family, slots=2, time_limit=0.05) as (url, service, _):
+        received = http.post(url + CHAT, json=LONG)
+        assert received.status_code == 504 and received.json()["error"]["code"] == "time_limit"
         streamed = http.post(url + CHAT, json={**LONG, "stream": True}).text
         last = json.loads(streamed.strip().split("\n\n")[-1].removeprefix("data: "))
         assert last["error"]["code"] == "time_limit" and "[DONE]" not in streamed
@@ -181,14 +180,10 @@ def test_the_time_limit(endless_family, http):
 
 def test_the_key(endless_family, http):
     key = "a-key-that-is-long-enough"
-    with served(*endless_family, slots=1, service={"api_key": key, "loopback_only": False}) as (
-        url,
-        _,
-        _,
-    ):
+    with served(*endless_family, slots=1, api_key=key) as (url, _, _):
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {key}x"}):
-            told = http.get(f"{url}/v1/models", headers=headers)
-            assert told.status_code == 401 and told.headers["www-authenticate"] == "Bearer"
+            received = http.get(f"{url}/v1/models", headers=headers)
+            assert received.status_code == 401 and received.headers["www-authenticate"] == "Bearer"
         assert http.get(f"{url}/metrics").status_code == 401
         assert http.post(f"{url}/playground/grade", json={}).status_code == 401
         assert http.get(f"{url}/health").status_code == http.get(f"{url}/").status_code == 200
@@ -197,32 +192,34 @@ def test_the_key(endless_family, http):
 
 
 def test_shutting_down_finishes_what_is_streaming(endless_family):
-    said: list[str] = []
+    output: list[str] = []
     with served(*endless_family, slots=1) as (url, service, server):
         body = {**LONG, "max_tokens": 600, "stream": True}
 
         def listen():
-            with httpx.stream("POST", url + CHAT, json=body, trust_env=False, timeout=60) as told:
-                said.extend(line for line in told.iter_lines() if line)
+            with httpx.stream(
+                "POST", url + CHAT, json=body, trust_env=False, timeout=60
+            ) as received:
+                output.extend(line for line in received.iter_lines() if line)
 
         thread = threading.Thread(target=listen)
         thread.start()
         until(lambda: counts(service) == (1, 0))
         server.should_exit = True
         thread.join(timeout=60)
-    assert said[-1] == "data: [DONE]"
-    assert json.loads(said[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert output[-1] == "data: [DONE]"
+    assert json.loads(output[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health", trust_env=False)
 
 
 def test_a_model_that_fails_answers_with_an_error_and_goes_on(endless_family, http, caplog):
     with served(*endless_family, slots=2) as (url, service, _):
-        batch = service.engine.levels["full"].thread.batch
+        batch = service.engine.levels["full"].batches.batch
         right, batch.model = batch.model, None  # a fault that no request can cause
-        told = http.post(url + CHAT, json=SHORT)
-        assert told.status_code == 500 and told.json()["error"]["type"] == "server_error"
-        assert "NoneType" not in told.text and "NoneType" in caplog.text
+        received = http.post(url + CHAT, json=SHORT)
+        assert received.status_code == 500 and received.json()["error"]["type"] == "server_error"
+        assert "NoneType" not in received.text and "NoneType" in caplog.text
         batch.model = right
         assert http.post(url + CHAT, json=SHORT).status_code == 200
         assert http.get(f"{url}/health").status_code == 200
@@ -230,17 +227,18 @@ def test_a_model_that_fails_answers_with_an_error_and_goes_on(endless_family, ht
 
 def test_reached_by_others_only_with_a_key():
     with pytest.raises(ConfigError, match="can be reached by others"):
-        Address(host="0.0.0.0")
-    with pytest.raises(ConfigError, match="shorter than 16"):
-        Address(host="0.0.0.0", api_key="short")
-    assert Address(host="0.0.0.0", api_key="x" * 16).loopback is False
+        serve_options(host="0.0.0.0")
+    with pytest.raises(ConfigError, match="at least 16 characters") as caught:
+        serve_options(host="0.0.0.0", api_key="short")
+    assert "short" not in str(caught.value)
+    assert serve_options(host="0.0.0.0", api_key="x" * 16).loopback is False
 
 
 def test_a_taken_port_is_one_sentence():
-    with bind(Address(port=0)) as bound:
+    with bind(serve_options(port=0)) as bound:
         bound.listen()
         with pytest.raises(ConfigError, match="Give another --port"):
-            bind(Address(port=bound.getsockname()[1]))
+            bind(serve_options(port=bound.getsockname()[1]))
 
 
 def test_weights_that_changed_are_not_served(endless_family):
@@ -248,7 +246,7 @@ def test_weights_that_changed_are_not_served(endless_family):
     other = level("full", 129.0, model="model", folder=True, hash="1" * 64)
     changed = Family.model_validate(plain_family([other]))
     with pytest.raises(DataError, match="other weights"):
-        load_local_engine(changed, file, LocalSettings(), lambda _: None)
+        load_local_engine(changed, file, serve_options(), lambda _: None)
 
 
 def test_many_at_once_each_get_their_own_answer(small, http):
@@ -260,17 +258,17 @@ def test_many_at_once_each_get_their_own_answer(small, http):
         for text in texts
     ]
 
-    def said(body):
+    def output(body):
         while True:
-            told = httpx.post(url + CHAT, json=body, trust_env=False, timeout=60)
-            if told.status_code != 429:
-                return told.json()["choices"][0]["message"]
+            received = httpx.post(url + CHAT, json=body, trust_env=False, timeout=60)
+            if received.status_code != 429:
+                return received.json()["choices"][0]["message"]
             time.sleep(0.01)
 
-    alone = [said(body) for body in bodies]
+    alone = [output(body) for body in bodies]
     together: dict[int, object] = {}
     threads = [
-        threading.Thread(target=lambda i=i: together.update({i: said(bodies[i])}))
+        threading.Thread(target=lambda i=i: together.update({i: output(bodies[i])}))
         for i in range(len(bodies))
     ]
     for thread in threads:
@@ -291,8 +289,8 @@ def test_clients_that_come_and_go_at_any_moment(small, http):
     async def one(client, patience, stream):
         body = {**LONG, "max_tokens": 40 if patience > 1 else 4000, "stream": stream}
         try:
-            told = await client.post(url + CHAT, json=body, timeout=patience)
-            return told.status_code
+            received = await client.post(url + CHAT, json=body, timeout=patience)
+            return received.status_code
         except httpx.HTTPError:
             return None
 

@@ -16,10 +16,10 @@ class Visit:
         self.context = browser.new_context(reduced_motion="reduce", **settings)
         self.context.set_default_timeout(120_000)  # the machine may be busy
         self.page = self.context.new_page()
-        self.said, self.asked = [], []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.console, self.requested = [], []
+        self.page.on("console", lambda message: self.console.append(message.text))
+        self.page.on("pageerror", lambda error: self.console.append(str(error)))
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.goto(url)
 
     def text(self, where):
@@ -39,97 +39,95 @@ def visit(chromium):
         return opened[-1]
 
     yield open_page
-    for each in opened:
-        each.context.close()
+    for tab in opened:
+        tab.context.close()
 
 
 def test_a_picked_question_is_answered_by_all_levels(visit, demo):
-    found = visit(demo)
-    found.page.wait_for_selector(".lane")
-    found.page.select_option("#examples", "0")
-    found.finished()
-    assert found.page.input_value("#answer") == "301"
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    tab.page.select_option("#examples", "0")
+    tab.finished()
+    assert tab.page.input_value("#answer") == "301"
     for lane in ("#lane-0", "#lane-1"):
-        found.page.wait_for_selector(f"{lane} .verdict:not(:empty)")
-    counts = found.page.locator(".lane .count").all_inner_texts()
+        tab.page.wait_for_selector(f"{lane} .verdict:not(:empty)")
+    counts = tab.page.locator(".lane .count").all_inner_texts()
     assert len(counts) == 2 and all(int(count) > 20 for count in counts)
-    assert all("tokens (" in fact for fact in found.page.locator(".facts").all_inner_texts())
-    verdicts = found.page.locator(".lane .verdict").all_inner_texts()
+    assert all("tokens (" in fact for fact in tab.page.locator(".facts").all_inner_texts())
+    verdicts = tab.page.locator(".lane .verdict").all_inner_texts()
     assert set(verdicts) <= {"✓ right", "✗ wrong"}
-    assert "certified" in found.text("#card-0 header") and "reference" in found.text("#card-1")
-    assert "concise took" in found.text("#summary")
-    assert found.page.locator("#card-1 .said b").count() == 1  # the boxed answer in a box
-    assert found.said == []
-    assert all(url.startswith(demo) for url in found.asked)  # nothing from elsewhere
+    assert "certified" in tab.text("#card-0 header") and "reference" in tab.text("#card-1")
+    assert "concise took" in tab.text("#summary")
+    assert tab.page.locator("#card-1 .said b").count() == 1  # the boxed answer in a box
+    assert tab.console == []
+    assert all(url.startswith(demo) for url in tab.requested)  # nothing from elsewhere
 
 
 def test_a_typed_question_with_the_keyboard_alone(visit, demo):
-    found = visit(demo)
-    found.page.wait_for_selector(".lane")
-    found.page.focus("#question")
-    found.page.keyboard.type(QUESTION)
-    found.page.keyboard.press("Control+Enter")
-    found.finished()
-    assert found.page.locator(".lane .verdict").all_inner_texts() == ["", ""]  # no answer is known
-    found.page.evaluate("document.activeElement.blur()")
-    found.page.keyboard.press("ArrowRight")
-    assert found.page.locator(".answer[data-on]").get_attribute("id") == "card-1"
-    assert found.text("#summary").startswith("full took")
-    found.page.keyboard.press("ArrowLeft")
-    assert found.page.locator(".answer[data-on]").get_attribute("id") == "card-0"
-    assert found.said == []
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    tab.page.focus("#question")
+    tab.page.keyboard.type(QUESTION)
+    tab.page.keyboard.press("Control+Enter")
+    tab.finished()
+    assert tab.page.locator(".lane .verdict").all_inner_texts() == ["", ""]  # no answer is known
+    tab.page.evaluate("document.activeElement.blur()")
+    tab.page.keyboard.press("ArrowRight")
+    assert tab.page.locator(".answer[data-on]").get_attribute("id") == "card-1"
+    assert tab.text("#summary").startswith("full took")
+    tab.page.keyboard.press("ArrowLeft")
+    assert tab.page.locator(".answer[data-on]").get_attribute("id") == "card-0"
+    assert tab.console == []
 
 
 def test_the_dial_tells_what_was_measured(visit, demo):
-    found = visit(demo)
-    found.page.wait_for_selector(".lane")
-    assert found.page.get_attribute("#dial", "aria-valuetext") == "concise, usually 57 tokens"
-    assert "57" in found.text("#chosen") and "56 %" in found.text("#chosen")  # 1 − 57/129
-    assert "at worst −0.9" in found.text("#chosen")
-    assert "at most 1.0 percentage points less accurate" in found.text("#promise")
-    assert "whichever of the 8 checkpoints" in found.text("#promise")
-    found.page.focus("#dial")
-    found.page.keyboard.press("ArrowRight")
-    assert found.page.get_attribute("#dial", "aria-valuetext") == "full, usually 129 tokens"
-    assert "reference" in found.text("#chosen")
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    assert tab.page.get_attribute("#dial", "aria-valuetext") == "concise, usually 57 tokens"
+    assert "57" in tab.text("#chosen") and "56 %" in tab.text("#chosen")  # 1 − 57/129
+    assert "at worst −0.9" in tab.text("#chosen")
+    assert "at most 1.0 percentage points less accurate" in tab.text("#promise")
+    assert "whichever of the 8 checkpoints" in tab.text("#promise")
+    tab.page.focus("#dial")
+    tab.page.keyboard.press("ArrowRight")
+    assert tab.page.get_attribute("#dial", "aria-valuetext") == "full, usually 129 tokens"
+    assert "reference" in tab.text("#chosen")
 
 
 def test_everything_has_a_name(visit, demo):
-    found = visit(demo)
-    found.page.wait_for_selector(".lane")
-    nameless = found.page.evaluate(
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    nameless = tab.page.evaluate(
         """[...document.querySelectorAll("button, input, select, textarea")]
         .filter((e) => e.checkVisibility())
         .filter((e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim()))
         .map((e) => e.outerHTML)"""
     )
     assert nameless == []
-    assert (
-        found.page.locator("h1").count() == 1 and found.page.get_attribute("html", "lang") == "en"
-    )
+    assert tab.page.locator("h1").count() == 1 and tab.page.get_attribute("html", "lang") == "en"
 
 
 def test_no_page_scrolls_sideways(visit, demo):
-    found = visit(demo)
-    found.page.wait_for_selector(".lane")
-    found.page.select_option("#examples", "0")
-    found.finished()
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    tab.page.select_option("#examples", "0")
+    tab.finished()
     for width in (390, 768, 1440):
-        found.page.set_viewport_size({"width": width, "height": 800})
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        tab.page.set_viewport_size({"width": width, "height": 800})
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_light_and_dark(visit, demo):
-    found = visit(demo, color_scheme="dark")
+    tab = visit(demo, color_scheme="dark")
 
     def paper():
-        return found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
 
     dark = paper()
-    found.page.click("#theme")
+    tab.page.click("#theme")
     light = paper()
     assert dark == "rgb(18, 22, 26)" and light == "rgb(246, 245, 241)"
-    found.page.reload()
+    tab.page.reload()
     assert paper() == light  # it remembers
 
 
@@ -138,42 +136,42 @@ def test_what_is_hostile_stays_text(visit, pocket_family):
     plain = plain_family([level.model_dump(mode="json") for level in family.levels])
     plain["examples"] = [{"question": HOSTILE, "answer": HOSTILE}]
     with served(Family.model_validate(plain), file, slots=2) as (url, _, _):
-        found = visit(url)
-        found.page.wait_for_selector(".lane")
-        found.page.select_option("#examples", "0")
-        found.finished()
-        said = f"{HOSTILE} \\boxed{{<i>{HOSTILE}</i>}}"  # as if the model had written it
-        found.page.evaluate("(said) => boxed(document.querySelector('.said'), said)", said)
-        assert "onerror" in found.text(".said")
-        assert found.page.evaluate("window.hacked") is None
-        assert found.page.locator("#cards img, #cards script, .said i").count() == 0
+        tab = visit(url)
+        tab.page.wait_for_selector(".lane")
+        tab.page.select_option("#examples", "0")
+        tab.finished()
+        written = f"{HOSTILE} \\boxed{{<i>{HOSTILE}</i>}}"  # as if the model had written it
+        tab.page.evaluate("(said) => boxed(document.querySelector('.said'), said)", written)
+        assert "onerror" in tab.text(".said")
+        assert tab.page.evaluate("window.hacked") is None
+        assert tab.page.locator("#cards img, #cards script, .said i").count() == 0
 
 
 def test_stopping_frees_the_places(visit, endless_family):
     family, file = endless_family
     how = family.measured.model_copy(update={"temperature": 0.0, "max_tokens": 8000})
     with served(family.model_copy(update={"measured": how}), file, slots=1) as (url, service, _):
-        found = visit(url)
-        found.page.wait_for_selector(".lane")
-        found.page.fill("#question", "go")
-        found.page.click("#run")
+        tab = visit(url)
+        tab.page.wait_for_selector(".lane")
+        tab.page.fill("#question", "go")
+        tab.page.click("#run")
         until(lambda: service.engine.load()["full"] == (1, 0))
-        found.page.keyboard.press("Escape")
-        found.finished()
+        tab.page.keyboard.press("Escape")
+        tab.finished()
         until(lambda: service.engine.load()["full"] == (0, 0))
         until(lambda: b'status="499"' in service.metrics.text())  # it did not end by itself
 
 
 def test_a_key_is_asked_for_and_used(visit, pocket_family):
     key = "a-key-that-is-long-enough"
-    with served(*pocket_family, slots=2, service={"api_key": key}) as (url, _, _):
-        found = visit(url)
-        found.page.wait_for_selector("#keyrow:not([hidden])")
-        found.page.wait_for_selector("#summary.problem")
-        assert "API key is missing" in found.text("#summary")
-        found.page.fill("#key", key)
-        found.page.keyboard.press("Enter")
-        found.page.wait_for_selector(".lane")
-        found.page.select_option("#examples", "0")
-        found.finished()
-        assert "concise took" in found.text("#summary")
+    with served(*pocket_family, slots=2, api_key=key) as (url, _, _):
+        tab = visit(url)
+        tab.page.wait_for_selector("#keyrow:not([hidden])")
+        tab.page.wait_for_selector("#summary.problem")
+        assert "API key is missing" in tab.text("#summary")
+        tab.page.fill("#key", key)
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_selector(".lane")
+        tab.page.select_option("#examples", "0")
+        tab.finished()
+        assert "concise took" in tab.text("#summary")

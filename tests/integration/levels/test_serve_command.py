@@ -25,13 +25,13 @@ def file(tmp_path):
     ("arguments", "says"),
     [
         (["--host", "0.0.0.0"], "can be reached by others"),
-        (["--api-key", "short"], "shorter than 16 characters"),
+        (["--api-key", "short"], "at least 16 characters"),
         (["--port", "99999"], "--port 99999"),
         (["--default", "concice"], "Did you mean `concise`?"),
         (["--engine", "vllm"], "vLLM is not installed"),
         (["--upstream", "nowhere"], "is not LEVEL=…"),
         (["--upstream", "http://127.0.0.1:9/v1", "--upstream-key-from", "NO_SUCH"], "NO_SUCH"),
-        (["--slots", "0"], "cannot work"),
+        (["--slots", "0"], "--slots 0 cannot work"),
         ([], "other weights"),  # the hash in the file is made up
     ],
 )
@@ -39,8 +39,8 @@ def test_mistakes(file, arguments, says, capsys, monkeypatch):
     monkeypatch.delenv("CRT_API_KEY", raising=False)
     port = [] if "--port" in arguments else ["--port", "0"]
     assert main(["serve", file, *port, *arguments]) == 2
-    told = capsys.readouterr().err
-    assert says in told and "Traceback" not in told
+    received = capsys.readouterr().err
+    assert says in received and "Traceback" not in received
 
 
 def test_a_run_without_family_says_how_to_make_it(tmp_path, capsys):
@@ -69,10 +69,10 @@ def test_the_whole_command(pocket_family, demo, engine, number):
     """Starts, answers, and ends with exit code 0 when it is told to."""
     options = {"local": ["--slots", "2"], "upstream": ["--upstream", f"{demo}/v1"]}
     with started(*pocket_family, *options[engine]) as process:
-        said, url = address(process)
-        assert said.startswith("demo: concise (57 tokens), full (129 tokens); concise by")
-        told = httpx.get(f"{url}/health", trust_env=False).json()
-        assert told == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
+        output, url = address(process)
+        assert output.startswith("demo: concise (57 tokens), full (129 tokens); concise by")
+        received = httpx.get(f"{url}/health", trust_env=False).json()
+        assert received == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
         process.send_signal(number)
         assert process.wait(timeout=60) == 0
 

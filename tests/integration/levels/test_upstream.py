@@ -9,28 +9,26 @@ import openai
 import pytest
 
 from crt.errors import ConfigError, EngineError
-from crt.levels.errors import ApiError
 from crt.levels.proxy import Service, prepare_call
-from crt.levels.requests import Choice, Dial
+from crt.levels.requests import ApiError
 from crt.levels.upstream import (
     UpstreamEngine,
     UpstreamModel,
-    UpstreamSettings,
     _name_reasoning,
     _stops,
     find_upstream,
     level_urls,
     match_model,
 )
-from tests.support.levels import PROMPT, QUESTION, running, served, until
+from tests.support.levels import PROMPT, QUESTION, options_with, running, served, until
 
 ASKED = [{"role": "user", "content": PROMPT}]
 LEVELS = ("concise", "full")
 
 
-def dialled(family, urls, names=(), *, time_limit=300.0, **settings):
-    engine = find_upstream(family, urls, names, UpstreamSettings(**settings))
-    return running(Service(family, engine, family.default, time_limit=time_limit))
+def dialled(family, urls, **options):
+    options = options_with(upstream=urls, **options)
+    return running(Service(family, find_upstream(family, options), options))
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +61,10 @@ def test_streams_pass_through(clients):
     behind, front = (list(client.chat.completions.create(**how)) for client in clients)
     assert front[0].crt["level"] == "concise"
 
-    def said(chunks):
-        return "".join(each.delta.content or "" for chunk in chunks for each in chunk.choices)
+    def output(chunks):
+        return "".join(item.delta.content or "" for chunk in chunks for item in chunk.choices)
 
-    assert said(front) == said(behind) and len(front) > 10
+    assert output(front) == output(behind) and len(front) > 10
 
 
 @pytest.mark.parametrize(
@@ -115,34 +113,36 @@ def test_a_busy_server_behind_is_429(endless_family, http):
             lines = response.iter_lines()
             next(lines)
             assert front.engine.load() == {"full": (1, 0)}
-            told = httpx.post(url + chat, json=long, trust_env=False)
-            assert told.status_code == 429 and told.headers["retry-after"].isdigit()
+            received = httpx.post(url + chat, json=long, trust_env=False)
+            assert received.status_code == 429 and received.headers["retry-after"].isdigit()
         # who leaves the dial leaves the server behind it
         until(lambda: service.engine.load() == {"full": (0, 0)})
         until(lambda: front.engine.load() == {"full": (0, 0)})
 
 
-def test_health_is_that_of_the_servers_behind(demo, pocket_family, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
+def test_health_is_that_of_the_servers_behind(demo, pocket_family, http):
     behind = Rude(_http(b"200 OK", b"{}"))
     urls = [f"full={demo}/v1", f"concise={behind.url}"]
     with dialled(pocket_family[0], urls) as (url, _, _):
-        told = http.get(f"{url}/health")
-        assert told.status_code == 200
-        assert told.json() == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
+        received = http.get(f"{url}/health")
+        assert received.status_code == 200
+        assert received.json() == {"status": "ok", "levels": {"concise": "ok", "full": "ok"}}
         behind.close()
-        told = http.get(f"{url}/health")
-    assert told.status_code == 503
-    assert told.json() == {"status": "failed", "levels": {"concise": "unreachable", "full": "ok"}}
+        received = http.get(f"{url}/health")
+    assert received.status_code == 503
+    assert received.json() == {
+        "status": "failed",
+        "levels": {"concise": "unreachable", "full": "ok"},
+    }
 
 
 def upstream_body(family, body):
     """What a server behind the proxy is sent."""
     models = {level: UpstreamModel("http://127.0.0.1:9/v1", level) for level in LEVELS}
-    engine = UpstreamEngine(models, UpstreamSettings())
-    choice, dial = Choice(family.levels[0], "default"), Dial(model="demo")
-    call, _ = prepare_call(Service(family, engine, family.default), "chat", choice, dial, body)
-    return engine._upstream_body(call, with_token_ids=False)
+    engine = UpstreamEngine(models, 1)
+    service = Service(family, engine, options_with())
+    call = prepare_call(service, "chat", {"model": "demo", **body})
+    return engine.upstream_body(call, with_token_ids=False)
 
 
 def test_sampled_as_it_was_measured_unless_the_client_says_otherwise(pocket_family):
@@ -150,30 +150,31 @@ def test_sampled_as_it_was_measured_unless_the_client_says_otherwise(pocket_fami
     body = upstream_body(pocket_family[0], {"messages": ASKED, "top_p": 0.5})
     assert (body["temperature"], body["top_p"], body["model"]) == (0.6, 0.5, "concise")
     assert "stream_options" not in body
-    asked = {"messages": ASKED, "stream": True, "temperature": 0}
-    body = upstream_body(pocket_family[0], asked)
+    request_body = {"messages": ASKED, "stream": True, "temperature": 0}
+    body = upstream_body(pocket_family[0], request_body)
     assert body["temperature"] == 0 and body["stream_options"] == {"include_usage": True}
 
 
 def test_the_usage_that_only_the_dial_wants_is_counted_and_not_told(demo, pocket_family, http):
     with dialled(pocket_family[0], [f"{demo}/v1"]) as (url, _, _):
         body = {"model": "demo:full", "messages": ASKED, "temperature": 0, "stream": True}
-        told = http.post(f"{url}/v1/chat/completions", json=body).text
+        received = http.post(f"{url}/v1/chat/completions", json=body).text
         counted = http.get(f"{url}/metrics").text
-    assert "usage" not in told and told.endswith("data: [DONE]\n\n")
+    assert "usage" not in received and received.endswith("data: [DONE]\n\n")
     assert 'crt_tokens_total{kind="completion",level="full"} 128.0' in counted
 
 
 def test_thinking_has_the_name_it_has_here():
-    told = {"choices": [{"message": {"content": "4", "reasoning": "2 + 2"}}]}
-    assert _name_reasoning(told)["choices"][0]["message"]["reasoning_content"] == "2 + 2"
+    received = {"choices": [{"message": {"content": "4", "reasoning": "2 + 2"}}]}
+    assert _name_reasoning(received)["choices"][0]["message"]["reasoning_content"] == "2 + 2"
     assert _name_reasoning({"choices": [{"delta": {"content": "4"}}]}) == {
         "choices": [{"delta": {"content": "4"}}]
     }
 
 
 def test_too_many_at_the_dial_itself(demo, pocket_family, http):
-    with dialled(pocket_family[0], [f"{demo}/v1"], max_requests=0) as (url, _, _):
+    with dialled(pocket_family[0], [f"{demo}/v1"]) as (url, service, _):
+        service.engine.max_requests = 0
         body = {"model": "demo", "messages": ASKED}
         assert http.post(f"{url}/v1/chat/completions", json=body).status_code == 429
 
@@ -244,16 +245,18 @@ def test_servers_that_misbehave(pocket_family, http, reply, stream, status, says
     limit = 0.5 if reply is None else 60.0  # only the silent one may take too long
     with dialled(pocket_family[0], [rude.url], time_limit=limit) as (url, _, _):
         body = {"model": "demo", "messages": ASKED, "stream": stream}
-        told = http.post(f"{url}/v1/chat/completions", json=body)
+        received = http.post(f"{url}/v1/chat/completions", json=body)
     rude.close()
-    assert told.status_code == status and says in told.text and "secret" not in told.text
+    assert (
+        received.status_code == status and says in received.text and "secret" not in received.text
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [(None, ()), ("", ()), ("a", ("a",)), (["a", "b"], ("a", "b"))]
+    ("given", "result"), [(None, ()), ("", ()), ("a", ("a",)), (["a", "b"], ("a", "b"))]
 )
-def test_stops(given, found):
-    assert _stops(given) == found
+def test_stops(given, result):
+    assert _stops(given) == result
 
 
 @pytest.mark.parametrize("bad", [7, ["a", 7], [""], {"a": "b"}])
@@ -266,7 +269,7 @@ def test_one_that_is_not_there(pocket_family):
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
     with pytest.raises(EngineError, match="cannot be reached"):
-        find_upstream(pocket_family[0], [f"http://127.0.0.1:{port}/v1"], [], UpstreamSettings())
+        find_upstream(pocket_family[0], options_with(upstream=[f"http://127.0.0.1:{port}/v1"]))
 
 
 def test_addresses_by_level():
@@ -283,11 +286,11 @@ def test_addresses_by_level():
 def test_one_model_is_not_two_levels(pocket_family):
     """A server of one model would answer for every level, with the promises of each."""
     rude = Rude(None, models=["only"])
-    settings = UpstreamSettings()
     with pytest.raises(ConfigError, match="concise and full would both be only at"):
-        find_upstream(pocket_family[0], [rude.url], [], settings)
+        find_upstream(pocket_family[0], options_with(upstream=[rude.url]))
     both = ["concise=only", "full=only"]
-    engine = find_upstream(pocket_family[0], [rude.url], both, settings)
+    options = options_with(upstream=[rude.url], upstream_model=both)
+    engine = find_upstream(pocket_family[0], options)
     assert engine.models["full"].name == "only"  # the user said so
     rude.close()
 

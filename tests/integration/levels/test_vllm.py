@@ -11,19 +11,18 @@ import pytest
 from crt.errors import ConfigError, DataError, EngineError
 from crt.levels.family import Family
 from crt.levels.proxy import Service
-from crt.levels.upstream import UpstreamSettings
 from crt.levels.vllm import (
     Launch,
+    ServerProcesses,
     choose_engine,
     free_ports,
     plan_launches,
-    start_servers,
     start_vllm,
     stop_servers,
     vllm_program,
     wait_until_ready,
 )
-from tests.support.levels import level, plain_family, running, until
+from tests.support.levels import level, options_with, plain_family, running, until
 
 
 @pytest.fixture
@@ -101,11 +100,13 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Models).serve_forever()
 def test_servers_are_waited_for_and_ended():
     (port,) = free_ports(1)
     command = (sys.executable, "-c", SERVER, str(port))
-    said: list[str] = []
-    (process,) = start_servers([Launch(command, f"http://127.0.0.1:{port}", {})], said.append)
-    assert process.poll() is None and str(port) in said[0]
+    notes: list[str] = []
+    servers = ServerProcesses([Launch(command, f"http://127.0.0.1:{port}", {})])
+    servers.start(notes.append)
+    (process,) = servers.processes
+    assert process.poll() is None and str(port) in notes[0]
     assert os.getpgid(process.pid) != os.getpgid(0)  # Ctrl-C here is not for it
-    stop_servers([process])
+    servers.stop()
     assert process.poll() is not None
 
 
@@ -113,7 +114,7 @@ def test_one_that_ends_at_once_is_said():
     (port,) = free_ports(1)
     failing = Launch((sys.executable, "-c", "raise SystemExit(3)"), f"http://127.0.0.1:{port}", {})
     with pytest.raises(EngineError, match="exit code 3"):
-        start_servers([failing], lambda _: None)
+        ServerProcesses([failing]).start(lambda _: None)
 
 
 def test_one_that_never_answers_is_said():
@@ -128,18 +129,18 @@ def test_one_that_never_answers_is_said():
 def program(tmp_path, monkeypatch):
     """A `vllm` in the path that answers as the real one does; nothing is beside this Python."""
     fake = Path(__file__).parents[2] / "support" / "fakes" / "vllm_serve.py"
-    found = tmp_path / "bin" / "vllm"
-    found.parent.mkdir()
-    found.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
-    found.chmod(0o755)
-    monkeypatch.setenv("PATH", str(found.parent), prepend=os.pathsep)
+    result = tmp_path / "bin" / "vllm"
+    result.parent.mkdir()
+    result.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
+    result.chmod(0o755)
+    monkeypatch.setenv("PATH", str(result.parent), prepend=os.pathsep)
     monkeypatch.setenv("FAKE_SAYS", "40 × 7 = 280.\n</think>\nIt is \\boxed{280}.")
-    return found
+    return result
 
 
 def service_of(family, file):
-    engine, servers = start_vllm(family, file, (), UpstreamSettings(), lambda _: None)
-    return Service(family, engine, family.default, servers=servers)
+    engine = start_vllm(family, file, (), 8, lambda _: None)
+    return Service(family, engine, options_with())
 
 
 def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, http):
@@ -151,43 +152,41 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     with running(service) as (url, _, _):
         chat = f"{url}/v1/chat/completions"
         assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
-        told = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
+        received = http.post(chat, json={**body, "verbosity": "high", "stop": "="}).json()
         streamed = http.post(chat, json={**body, "stream": True}).text
         refused = http.post(chat, json={**body, "temperature": -1})
-    message = told["choices"][0]["message"]
-    assert (told["model"], told["crt"]["chosen_by"]) == ("demo:full", "verbosity")
+    message = received["choices"][0]["message"]
+    assert (received["model"], received["crt"]["chosen_by"]) == ("demo:full", "verbosity")
     assert message["reasoning_content"] == "40 × 7 = 280."  # in which the stop stands
     assert message["content"] == "It is \\boxed{280}."
-    assert told["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
-    assert "token_ids" not in told["choices"][0] and "usage" not in streamed
+    assert received["usage"]["completion_tokens_details"]["reasoning_tokens"] > 5
+    assert "token_ids" not in received["choices"][0] and "usage" not in streamed
     assert '"reasoning_content": ' in streamed and '"model": "demo:concise"' in streamed
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "temperature"
-    assert [process.poll() for process in service.servers.processes] == [0, 0]
+    assert [process.poll() for process in service.engine.servers.processes] == [0, 0]
 
 
 def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
     monkeypatch.setattr("crt.levels.vllm.WATCH_SECONDS", 0.1)
     family, file = pocket_family
     service = service_of(family, file)
     body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo:concise"}
     with running(service) as (url, _, _):
-        dead = service.servers.processes[0]
+        dead = service.engine.servers.processes[0]
         dead.kill()
         dead.wait()
-        until(lambda: service.servers.processes[0] is not dead)
+        until(lambda: service.engine.servers.processes[0] is not dead)
         until(lambda: http.get(f"{url}/health").status_code == 200)
         assert http.post(f"{url}/v1/chat/completions", json=body).status_code == 200
 
 
 def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.upstream.HEALTH_SECONDS", 0.0)
     monkeypatch.setattr("crt.levels.vllm.MOST_RESTARTS", 0)
     family, file = pocket_family
     service = service_of(family, file)
     with running(service) as (url, _, _):
-        service.servers.processes[0].kill()
-        service.servers.processes[0].wait()
+        service.engine.servers.processes[0].kill()
+        service.engine.servers.processes[0].wait()
         response = http.get(f"{url}/health")
     assert response.status_code == 503
     assert response.json()["levels"] == {"concise": "unreachable", "full": "ok"}
@@ -195,6 +194,6 @@ def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypa
 
 def test_other_weights_are_not_served(pocket_family, program):
     family, file = pocket_family
-    levels = [each.model_copy(update={"hash": "0" * 64}) for each in family.levels]
+    levels = [item.model_copy(update={"hash": "0" * 64}) for item in family.levels]
     with pytest.raises(DataError, match="other weights"):
         service_of(family.model_copy(update={"levels": levels}), file)

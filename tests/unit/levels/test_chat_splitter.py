@@ -39,26 +39,26 @@ def whole(vocabulary, tokens, prompt="<assistant><think>\n", **usage):
 
 def test_thinking_apart_and_counted(vocabulary):
     tokens = response(vocabulary)
-    told = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens))
-    message = told["choices"][0]["message"]
+    received = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens))
+    message = received["choices"][0]["message"]
     assert message["content"] == SAID and message["reasoning_content"] == THOUGHT
     thought = tokens.index(ids(vocabulary, "</think>")[0]) + 1  # with the mark that closes it
-    assert told["usage"]["completion_tokens_details"] == {"reasoning_tokens": thought}
-    assert "prompt_token_ids" not in told and "token_ids" not in told["choices"][0]
+    assert received["usage"]["completion_tokens_details"] == {"reasoning_tokens": thought}
+    assert "prompt_token_ids" not in received and "token_ids" not in received["choices"][0]
 
 
 def test_a_prompt_that_opens_no_thinking_leaves_an_answer(vocabulary):
     tokens = [*ids(vocabulary, SAID), *vocabulary.eos_token_ids]
-    told = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens, prompt="<assistant>"))
-    assert told["choices"][0]["message"]["content"] == SAID
-    assert told["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
+    received = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens, prompt="<assistant>"))
+    assert received["choices"][0]["message"]["content"] == SAID
+    assert received["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
     closed = whole(vocabulary, tokens, prompt="<assistant><think>\n</think>\n")
     assert ChatSplitter(vocabulary, ()).split(closed)["choices"][0]["message"]["content"] == SAID
 
 
 def test_a_stop_ends_the_answer_and_not_the_thinking(vocabulary):
-    told = ChatSplitter(vocabulary, ("280",)).split(whole(vocabulary, response(vocabulary)))
-    message = told["choices"][0]["message"]
+    received = ChatSplitter(vocabulary, ("280",)).split(whole(vocabulary, response(vocabulary)))
+    message = received["choices"][0]["message"]
     assert message["reasoning_content"] == THOUGHT  # in which it stands twice
     assert message["content"] == "The answer is \\boxed{"
 
@@ -78,32 +78,36 @@ def streamed(vocabulary, tokens, size):
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_chunks_of_any_size_say_the_same(vocabulary, size):
     tokens, splitter = response(vocabulary), ChatSplitter(vocabulary, ())
-    chunks = [told for each in streamed(vocabulary, tokens, size) if (told := splitter.split(each))]
+    chunks = [
+        received
+        for item in streamed(vocabulary, tokens, size)
+        if (received := splitter.split(item))
+    ]
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     assert deltas[0] == {"role": "assistant", "content": ""}
-    assert "".join(each.get("reasoning_content", "") for each in deltas) == THOUGHT
-    assert "".join(each.get("content", "") for each in deltas) == SAID
+    assert "".join(item.get("reasoning_content", "") for item in deltas) == THOUGHT
+    assert "".join(item.get("content", "") for item in deltas) == SAID
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
     counted = chunks[-1]["usage"]["completion_tokens_details"]["reasoning_tokens"]
     assert counted == tokens.index(ids(vocabulary, "</think>")[0]) + 1
 
 
 def test_a_server_that_returns_no_tokens_is_passed_on(vocabulary):
-    told = whole(vocabulary, response(vocabulary))
-    told["choices"][0] |= {"token_ids": None}
-    message = ChatSplitter(vocabulary, ()).split(told)["choices"][0]["message"]
+    received = whole(vocabulary, response(vocabulary))
+    received["choices"][0] |= {"token_ids": None}
+    message = ChatSplitter(vocabulary, ()).split(received)["choices"][0]["message"]
     assert message["content"] == "all in one"
 
 
 def test_after_a_stop_nothing_more_is_told(vocabulary):
     splitter = ChatSplitter(vocabulary, ("answer",))
     chunks = [
-        told
-        for each in streamed(vocabulary, response(vocabulary), 1)
-        if (told := splitter.split(each))
+        received
+        for item in streamed(vocabulary, response(vocabulary), 1)
+        if (received := splitter.split(item))
     ]
     ends = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
     assert ends == ["stop"]
-    said = "".join(c["delta"].get("content", "") for chunk in chunks for c in chunk["choices"])
-    assert said == "The "
+    output = "".join(c["delta"].get("content", "") for chunk in chunks for c in chunk["choices"])
+    assert output == "The "
     assert chunks[-1]["usage"]["completion_tokens"] == len(response(vocabulary))

@@ -2,15 +2,14 @@
 
 import pytest
 
-from crt.levels.errors import ApiError
 from crt.levels.family import Family
-from crt.levels.requests import Dial, choose_level, level_at, model_ids, nearest_level
+from crt.levels.requests import ApiError, Dial, choose_level, level_at, model_ids, nearest_level
 from tests.support.levels import level, plain_family
 
 
 def setting(family, **request):
-    choice = choose_level(family, Dial(**{"model": "demo", **request}), family.default)
-    return choice.level.name, choice.chosen_by
+    level, by = choose_level(family, Dial(**{"model": "demo", **request}), family.default)
+    return level.name, by
 
 
 def test_by_the_models_name(four):
@@ -62,14 +61,14 @@ def test_which_counts(four):
 def test_a_name_and_a_target_contradict_each_other(four):
     with pytest.raises(ApiError, match="names a level and token_target") as caught:
         setting(four, model="demo:full", token_target=60)
-    assert (caught.value.status, caught.value.error["code"]) == (400, "dial_conflict")
+    assert (caught.value.status_code, caught.value.error["code"]) == (400, "dial_conflict")
 
 
 @pytest.mark.parametrize("model", ["demo:brief", "other", "other:concise", "demo:", ":concise"])
 def test_an_unknown_model_is_not_found(four, model):
     with pytest.raises(ApiError, match="There is no model") as caught:
         setting(four, model=model)
-    assert (caught.value.status, caught.value.error["code"]) == (404, "model_not_found")
+    assert (caught.value.status_code, caught.value.error["code"]) == (404, "model_not_found")
 
 
 def test_two_levels_between_which_the_shorter_is_taken():
@@ -85,8 +84,8 @@ def test_numbered_levels_still_know_the_words():
     made = [level(f"level-{i}", size) for i, size in enumerate(sizes, 1)]
     many = Family.model_validate(plain_family([*made, level("full", 129.0)]))
     # seven levels: the words stand at 0/3, 1/3 and 2/3 of the way
-    found = [many.level(word).name for word in ("concise", "balanced", "detailed", "full")]
-    assert found == ["level-1", "level-3", "level-5", "full"]
+    result = [many.level(word).name for word in ("concise", "balanced", "detailed", "full")]
+    assert result == ["level-1", "level-3", "level-5", "full"]
 
 
 def test_what_is_listed(four):

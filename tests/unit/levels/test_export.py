@@ -61,8 +61,8 @@ def test_it_loads_and_says_the_same(run, tmp_path, capsys):
     )
     with torch.inference_mode():
         assert torch.equal(model(ids).logits, own.model(ids).logits)
-    said = tokenizer.decode(model.generate(ids, do_sample=False)[0])
-    assert "\\boxed{301}" in said
+    output = tokenizer.decode(model.generate(ids, do_sample=False)[0])
+    assert "\\boxed{301}" in output
 
 
 def test_what_is_in_the_folder(run, tmp_path):
@@ -95,8 +95,8 @@ def test_nothing_is_written_over_and_mistakes_leave_nothing(run, tmp_path, capsy
     (tmp_path / "there").mkdir()
     assert export(run, tmp_path / "there") == 2
     assert export(run, tmp_path / "new", "brief") == 2
-    told = capsys.readouterr().err
-    assert "is not written over" in told and "'brief' is not a level" in told
+    received = capsys.readouterr().err
+    assert "is not written over" in received and "'brief' is not a level" in received
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 

@@ -1,194 +1,27 @@
-"""A family is what was measured of weights that are still there, and is not trusted when read."""
+"""A family.json is not trusted when it is read."""
 
 import copy
 import json
-import shutil
-from dataclasses import replace
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from crt.algorithm.statistics import WORST, dirichlet_mean_cdf, gaffke_bound
-from crt.cli import main
-from crt.errors import ConfigError, DataError
-from crt.io import sha256
-from crt.levels.build import build_family, certify, evaluated_series, read_series
-from crt.levels.family import Family, family_file, model_of, read_family
-from crt.recipes import config_of
-from crt.run import Run
-from tests.support.levels import certificate, level, make_endless, plain_family
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run whose base runs into the cap and whose one checkpoint ends sooner; neither is right."""
-    folder = tmp_path_factory.mktemp("runs")
-    make_endless(folder / "base")
-    problems = folder / "sums.jsonl"
-    rows = [{"id": f"p{i}", "question": f"{i} + 1 ?", "answer": str(i + 1)} for i in range(12)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = config_of(
-        {
-            "name": "small",
-            "model": {"name": str(folder / "base")},
-            "data": {"train": ["gsm8k"]},
-            "method": {"type": "crt"},
-            "schedule": {"steps": 20},
-            "evaluation": {"data": [str(problems)], "rollouts": 2, "max_tokens": 24},
-        }
-    )
-    found = Run.create(folder / "run", config)
-    sooner(folder / "base", found.checkpoint(10))
-    (found.checkpoint(10) / "record.json").write_text('{"step": 10}')
-    evaluated_series(found, ())
-    return found
-
-
-def sooner(base, to):
-    """The same model, which ends where its state points in one direction: about half the time."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(base, to)
-    weights = load_file(to / "model.safetensors")
-    weights["lm_head.weight"][1] = 5 * torch.randn(16, generator=torch.Generator().manual_seed(0))
-    save_file(weights, to / "model.safetensors", metadata={"format": "pt"})
-
-
-def test_from_a_run_to_a_family(run, tmp_path):
-    said = []
-    folder = evaluated_series(run, (), note=said.append)
-    assert "figures are those of" in said[0]  # the evaluation is not made twice
-    file = tmp_path / "family.json"
-    family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
-    concise, full = family.levels
-    assert (concise.name, concise.step, full.name, full.step) == ("concise", 10, "full", 0)
-    assert concise.len.value < 12 < full.len.value  # the base mostly runs into its cap of 24
-    assert concise.certificate is not None and concise.certificate.passed  # equal: both never right
-    assert (concise.certificate.problems, concise.certificate.candidates) == (12, 1)
-    assert full.certificate is None
-    assert model_of(concise, file) == str(run.checkpoint(10))
-    assert family.candidates == 1 and len(family.examples) == 12
-    file.write_text(json.dumps(family.model_dump(mode="json")))
-    assert read_family(file) == family
-
-
-def test_the_command_writes_it_and_says_what_is_next(run, capsys):
-    assert main(["family", str(run.path), "--tolerance", "0.3"]) == 0
-    told = capsys.readouterr()
-    assert "concise" in told.out and "passed" in told.out and "crt serve" in told.err
-    assert read_family(family_file(run.path)).levels[0].name == "concise"
-    (run.path / "family.json").unlink()
-
-
-def rewritten(evaluation, correct):
-    """The evaluation with other counts of right answers; returns the files as they were."""
-    files = {
-        name: (evaluation / name).read_bytes() for name in ("by_problem.jsonl", "figures.json")
-    }
-    rows = [json.loads(line) for line in files["by_problem.jsonl"].splitlines()]
-    for row in rows:
-        row["correct"] = correct.get(row["problem_id"], 0)
-    (evaluation / "by_problem.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    figures = json.loads(files["figures.json"])
-    figures["files"]["by_problem.jsonl"] = sha256(evaluation / "by_problem.jsonl")
-    (evaluation / "figures.json").write_text(json.dumps(figures))
-    return {evaluation / name: content for name, content in files.items()}
-
-
-@pytest.fixture
-def unsure(run):
-    """Each of the two solves one problem that the other does not: as good, but who knows."""
-    folder = run.path / "evaluations" / "sums"
-    before = rewritten(folder / "base", {"p0": 2}) | rewritten(folder / "step-0010", {"p1": 2})
-    yield folder
-    for path, content in before.items():
-        path.write_bytes(content)
-
-
-def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
-    out = ["--out", str(tmp_path / "f.json")]
-    assert main(["family", str(run.path), *out]) == 0
-    assert [each.name for each in read_family(tmp_path / "f.json").levels] == ["full"]
-    # two differences of 1 in 12 problems: a variance of 1/6, (1.645 + 0.842)² / 6 / 0.01² = 10,305
-    assert (
-        "12 problems are too few to certify one of 1 checkpoints to 1 point: one as good as the "
-        "base needs about 10,5"
-    ) in capsys.readouterr().err
-    assert main(["family", str(run.path), *out, "--all"]) == 0
-    concise = read_family(tmp_path / "f.json").levels[0]
-    assert concise.name == "concise" and not concise.certified
-    assert main(["family", str(run.path), *out, "--tolerance", "0.4"]) == 0
-    assert read_family(tmp_path / "f.json").levels[0].certified
-
-
-def test_the_more_are_looked_at_the_more_each_must_show(run, unsure):
-    base, one = read_series(unsure)
-    alone = certify(unsure, [base, one], 0.01)["step-0010"]
-    among = certify(unsure, [base, *[replace(one, name=f"c{i}") for i in range(5)]], 0.01)
-    # one problem won, one lost, ten alike; five are looked at: 95 % of one, 99 % of each
-    differences = [np.array([-1.0, 1.0, *[0.0] * 10])]
-    assert alone.lower_bound == pytest.approx(gaffke_bound(differences, 0.95))
-    assert among["c0"].lower_bound == pytest.approx(gaffke_bound(differences, 0.99))
-    assert (alone.candidates, among["c0"].candidates, among["c0"].confidence) == (1, 5, 0.95)
-
-
-def test_that_bound_holds_whichever_is_chosen():
-    """Sixteen checkpoints as good as the base but for a point too much: the best rarely passes."""
-    rng = np.random.default_rng(0)
-    fooled, corrected = 0, 0
-
-    def points(differences):
-        return np.unique(np.append(differences, WORST), return_counts=True)
-
-    for _ in range(200):
-        base = rng.binomial(4, 0.8, 200) / 4
-        tries = [rng.binomial(4, 0.78, 200) / 4 for _ in range(16)]
-        chance = [dirichlet_mean_cdf(*points(each - base), -0.02) for each in tries]
-        fooled += min(chance) <= 0.05
-        corrected += min(chance) <= 0.05 / 16
-    assert fooled > 30 and corrected <= 15  # 5 % of 200 is 10, with a spread of 3
-
-
-def test_other_weights_than_those_measured_are_noticed(run, tmp_path):
-    folder = run.path / "evaluations" / "sums"
-    weights = run.checkpoint(10) / "model.safetensors"
-    whole = weights.read_bytes()
-    try:
-        weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(DataError, match="other weights than those that were measured"):
-            build_family(run, folder, tmp_path / "family.json", tolerance=0.3)
-    finally:
-        weights.write_bytes(whole)
-
-
-def test_mistakes_are_one_sentence(run, tmp_path, capsys):
-    with pytest.raises(ConfigError, match="--levels 1"):
-        build_family(run, run.path / "evaluations" / "sums", tmp_path / "f.json", levels=1)
-    with pytest.raises(DataError, match="is not a series"):
-        read_series(tmp_path)
-    assert main(["family", str(tmp_path)]) == 2
-    assert main(["family", str(run.path), "--data", "x", "--evaluation", "y"]) == 2
-    assert "Traceback" not in capsys.readouterr().err
-    with pytest.raises(DataError, match="make it with `crt family"):
-        family_file(run.path)
-    with pytest.raises(DataError, match=r"neither a family\.json nor a run"):
-        family_file(tmp_path)
-
+from crt.errors import DataError
+from crt.levels.family import Family, model_of, read_family
+from tests.support.levels import certificate, level, plain_family
 
 GOOD = plain_family([level("concise", 57.0), level("full", 129.0)])
 
 
 def changed(path, value):
     """GOOD with one value replaced; `path` is keys and places."""
-    found = copy.deepcopy(GOOD)
+    result = copy.deepcopy(GOOD)
     *before, last = path
-    at = found
+    at = result
     for key in before:
         at = at[key]
     at[last] = value
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import time
 import pytest
 import torch
 
-from crt.errors import ConfigError, EngineError
+from crt.errors import EngineError
 from crt.levels.batch import ContinuousBatch, Generation, refuse_sliding_windows
-from crt.levels.errors import ApiError
-from crt.levels.local import BatchThread, LocalSettings, Ticket, collect, fit_tokens
+from crt.levels.local import BatchLoop, fit_tokens
+from crt.levels.requests import ApiError
 from crt.sampling.models import load_model
 from tests.support.levels import PROMPT, make_endless
 
@@ -99,18 +99,18 @@ def test_sliding_windows_are_refused():
         refuse_sliding_windows("Mistral", Config, 512)
 
 
-# ---- the thread around it
+# ---- the loop around it
 
 
-def ticket(prompt, max_tokens, temperature=0.0):
-    return Ticket(Generation(prompt, max_tokens, temperature), 0, asyncio.Queue())
+def generation(prompt, max_tokens, temperature=0.0):
+    return Generation(prompt, max_tokens, temperature)
 
 
 async def tokens_of(made):
     tokens = []
     while True:
-        _, token_id, finish_reason = await made.events.get()
-        tokens.append(token_id)
+        _, token_ids, finish_reason = await made.events.get()
+        tokens += token_ids
         if finish_reason:
             return tokens, finish_reason
 
@@ -122,53 +122,43 @@ async def happens(true):
         await asyncio.sleep(0.001)
 
 
-def with_thread(endless, act, batch_size=1, queue=2):
-    """What `act(thread)` returns, in an event loop of its own."""
+def with_batches(endless, act, batch_size=1, queue=2):
+    """What `act(batches)` returns, in an event loop of its own."""
 
     async def run():
-        thread = BatchThread(batch_of(endless, batch_size, 8192), queue, "test")
-        try:
-            return await act(thread)
-        finally:
-            await asyncio.to_thread(thread.close)
+        return await act(BatchLoop(batch_of(endless, batch_size, 8192), queue))
 
     return asyncio.run(run())
 
 
 def test_the_queue_is_bounded_and_all_or_none_are_taken(endless):
-    async def act(thread):
+    async def act(batches):
         with pytest.raises(ApiError) as caught:
-            thread.submit([ticket([5], 4) for _ in range(4)])  # one row and a queue of two
-        assert caught.value.status == 429 and thread.load == (0, 0)
-        three = [ticket([5], 4) for _ in range(3)]
-        thread.submit(three)
-        return [await tokens_of(each) for each in three]
+            batches.submit([generation([5], 4) for _ in range(4)])  # one row and a queue of two
+        assert caught.value.status_code == 429 and batches.load == (0, 0)
+        three = [generation([5], 4) for _ in range(3)]
+        batches.submit(three)
+        return [await tokens_of(item) for item in three]
 
-    answers = with_thread(endless, act)
+    answers = with_batches(endless, act)
     assert [(len(tokens), finish_reason) for tokens, finish_reason in answers] == [
         (4, "length")
     ] * 3
 
 
 def test_who_is_cancelled_while_waiting_or_running_leaves(endless):
-    async def act(thread):
-        running, waiting, last = ticket([5], 8000), ticket([5], 8000), ticket([5], 3)
-        thread.submit([running, waiting, last])
-        await happens(lambda: running.generation.tokens)
-        waiting.generation.cancel()
-        assert thread.load == (1, 1)
-        running.generation.cancel()
+    async def act(batches):
+        running, waiting, last = generation([5], 8000), generation([5], 8000), generation([5], 3)
+        batches.submit([running, waiting, last])
+        await happens(lambda: running.tokens)
+        waiting.cancel()
+        assert batches.load == (1, 1)
+        running.cancel()
         assert len((await tokens_of(last))[0]) == 3
-        return len(running.generation.tokens), waiting.generation.tokens
+        return len(running.tokens), waiting.tokens
 
-    generated, never_begun = with_thread(endless, act)
+    generated, never_begun = with_batches(endless, act)
     assert generated < 8000 and never_begun == []
-
-
-@pytest.mark.parametrize("bad", [{"slots": 0}, {"queue": -1}, {"context": 1}])
-def test_settings_that_cannot_work(bad):
-    with pytest.raises(ConfigError, match="cannot work"):
-        LocalSettings(**bad)
 
 
 def test_tokens_that_fit():
@@ -177,23 +167,3 @@ def test_tokens_that_fit():
     assert fit_tokens(10, 20, 512, usual=256) == 20
     with pytest.raises(ApiError, match="room for 64 tokens; the prompt takes 60 and 20 more"):
         fit_tokens(60, 20, 64, usual=256)
-
-
-def test_chunks_become_a_whole_answer():
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk"}
-
-    def chunk(finish_reason=None, **delta):
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
-
-    async def chunks():
-        yield chunk(role="assistant", content="")
-        yield chunk(reasoning_content="1 + 1")
-        yield chunk(content="It is ")
-        yield chunk("stop", content="2.")
-        yield {**head, "choices": [], "usage": {"completion_tokens": 4}}
-
-    whole = asyncio.run(collect(chunks()))
-    assert whole["object"] == "chat.completion" and whole["usage"] == {"completion_tokens": 4}
-    message = {"role": "assistant", "content": "It is 2.", "refusal": None}
-    message["reasoning_content"] = "1 + 1"
-    assert whole["choices"] == [{"index": 0, "finish_reason": "stop", "message": message}]

@@ -3,43 +3,40 @@
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from crt.levels.reasoning_splitter import ReasoningSplitter, overlap
+from crt.levels.reasoning_splitter import Piece, ReasoningSplitter, Vocabulary, overlap
 
 
 @pytest.fixture(scope="module")
 def letters():
     """A tokenizer with a token for every byte, so that marks and letters are cut anywhere."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    found = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    found.decoder = decoders.ByteLevel()
-    return found
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def read(letters, text, **settings):
     """Thinking, answer, and the splitter, after one token a byte and an end."""
-    splitter = ReasoningSplitter(letters, **settings)
-    thought = said = ""
-    ids = letters.encode(text).ids
-    for token in [*ids, 0]:
-        piece = splitter.feed(token, end=splitter.tokens == len(ids))
-        thought, said = thought + piece.reasoning, said + piece.content
-        if splitter.stopped:
-            return thought, said, splitter
-    piece = splitter.close()
-    return thought + piece.reasoning, said + piece.content, splitter
+    end = letters.get_vocab_size()
+    splitter = ReasoningSplitter(Vocabulary(letters, frozenset({end})), **settings)
+    piece = Piece()
+    for token in letters.encode(text).ids:
+        piece += splitter.feed([token])
+    piece += splitter.feed([end], "stop")
+    return piece.reasoning, piece.content, splitter
 
 
 def test_a_prompt_that_opened_the_thinking(letters):
-    thought, said, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", phase="thinking")
-    assert (thought, said) == ("I add.", "\\boxed{3}")
+    thought, output, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", phase="thinking")
+    assert (thought, output) == ("I add.", "\\boxed{3}")
     # "\nI add.\n</think>" is 16 letters, "\n\n\\boxed{3}" 11, and one token ends it
     assert (splitter.reasoning_tokens, splitter.tokens) == (16, 28)
 
 
 def test_a_response_that_opens_it_itself(letters):
-    thought, said, splitter = read(letters, "<think>I add.</think>3")
-    assert (thought, said, splitter.reasoning_tokens) == ("I add.", "3", 21)
+    thought, output, splitter = read(letters, "<think>I add.</think>3")
+    assert (thought, output, splitter.reasoning_tokens) == ("I add.", "3", 21)
 
 
 def test_a_response_that_does_not_think(letters):
@@ -48,8 +45,8 @@ def test_a_response_that_does_not_think(letters):
 
 
 def test_thinking_that_is_never_closed(letters):
-    thought, said, splitter = read(letters, "I add </thi", phase="thinking")
-    assert (thought, said, splitter.reasoning_tokens) == ("I add </thi", "", 12)
+    thought, output, splitter = read(letters, "I add </thi", phase="thinking")
+    assert (thought, output, splitter.reasoning_tokens) == ("I add </thi", "", 12)
 
 
 def test_letters_of_several_tokens(letters):
@@ -61,14 +58,14 @@ def test_spaces_inside_the_thinking_stay(letters):
 
 
 def test_a_stop_cuts_the_answer(letters):
-    _, said, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
-    assert said == "one. " and splitter.stopped
+    _, output, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
+    assert output == "one. " and splitter.tokens == 8  # up to the stop
 
 
 def test_a_stop_in_the_thinking_means_nothing(letters):
     text = "first\n\nthen</think>yes\n\nno"
-    thought, said, _ = read(letters, text, phase="thinking", stops=("\n\n",))
-    assert (thought, said) == ("first\n\nthen", "yes")
+    thought, output, _ = read(letters, text, phase="thinking", stops=("\n\n",))
+    assert (thought, output) == ("first\n\nthen", "yes")
 
 
 def test_a_stop_that_only_begins_is_told(letters):

@@ -3,8 +3,8 @@
 import pytest
 
 from crt.data.prompts import PromptSettings
-from crt.levels.errors import ApiError
 from crt.levels.requests import (
+    ApiError,
     ChatRequest,
     TextRequest,
     apply_measured_prompt,
@@ -42,7 +42,7 @@ HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 def test_refused(extra, says):
     with pytest.raises(ApiError, match=says.replace("?", r"\?")) as caught:
         parse_request(ChatRequest, {**HELLO, **extra})
-    assert caught.value.status == 400 and caught.value.error["param"]
+    assert caught.value.status_code == 400 and caught.value.error["param"]
 
 
 def test_what_clients_send_and_means_nothing_here():
@@ -77,26 +77,28 @@ def test_prompts_as_text_and_as_tokens(prompt, prompts):
 def test_bodies_that_are_no_object(body):
     with pytest.raises(ApiError) as caught:
         parse_body(body)
-    assert caught.value.status == 400 and caught.value.error["code"] == "invalid_json"
+    assert caught.value.status_code == 400 and caught.value.error["code"] == "invalid_json"
 
 
 SETTINGS = PromptSettings(instruction="Solve: {question}\nBox the answer.")
 WRAPPED = "Solve: 1 + 1?\nBox the answer."
 
 
-def asked(*texts):
+def user_messages(*texts):
     return {"messages": [{"role": "user", "content": text} for text in texts]}
 
 
 @pytest.mark.parametrize("text", ["1 + 1?", WRAPPED])
 def test_a_single_question_is_put_in_the_measured_prompt_once(text):
-    assert apply_measured_prompt(asked(text), SETTINGS, explicit=False) == asked(WRAPPED)
+    assert apply_measured_prompt(user_messages(text), SETTINGS, explicit=False) == user_messages(
+        WRAPPED
+    )
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        asked("a", "b"),
+        user_messages("a", "b"),
         {"messages": [{"role": "system", "content": "be brief"}]},
         {"messages": "hi"},
         {},

@@ -1,0 +1,295 @@
+"""Levels are feasible, certified unless asked otherwise, on the front, and spread by length.
+
+A family is what was measured of weights that are still there.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from crt.algorithm.statistics import WORST, dirichlet_mean_cdf, gaffke_bound
+from crt.cli import main
+from crt.errors import ConfigError, DataError
+from crt.evaluation.store import load
+from crt.io import sha256
+from crt.levels.build import (
+    SeriesPoint,
+    build_family,
+    certify,
+    choose_levels,
+    evaluated_series,
+    level_names,
+    merge_similar,
+    pareto_front,
+    read_series,
+    spread_by_length,
+    stored_model,
+)
+from crt.levels.family import family_file, model_of, read_family
+from crt.recipes import config_of
+from crt.run import Run
+from tests.support.levels import certificate, interval, make_endless
+
+
+def point(name, accuracy, length, lower_bound=None, base=0.90):
+    difference = accuracy - base
+    bound = difference - 0.005 if lower_bound is None else lower_bound
+    return SeriesPoint(
+        name=name,
+        step=10,
+        folder=name,
+        acc=interval(100 * accuracy),
+        len=interval(length),
+        certificate=certificate(bound, difference, problems=10_000),
+    )
+
+
+def names(points):
+    return [item.name for item in points]
+
+
+def test_the_front_is_what_no_shorter_one_equals():
+    points = [
+        point("a", 0.90, 50),
+        point("b", 0.90, 60),
+        point("c", 0.92, 80),
+        point("d", 0.91, 90),
+    ]
+    assert names(pareto_front(points)) == ["a", "c"]
+
+
+def test_without_certificate_not_offered_unless_asked_for():
+    points = [point("sure", 0.90, 60, lower_bound=-0.009), point("unsure", 0.90, 50, -0.02)]
+    how = {"levels": 4, "tolerance": 0.01}
+    assert choose_levels(points, 100, **how) == [points[0]]
+    both = choose_levels(points, 100, **how, uncertified=True)
+    assert names(both) == ["unsure", "sure"]
+
+
+def test_what_lost_accuracy_is_never_a_level():
+    lost = point("lost", 0.88, 50)  # two points below the base; one is allowed
+    assert choose_levels([lost], 100, levels=4, tolerance=0.01, uncertified=True) == []
+
+
+def test_what_is_longer_than_the_base_is_no_level():
+    assert choose_levels([point("long", 0.95, 120)], 100, levels=4, tolerance=0.01) == []
+
+
+def test_the_front_alone_when_asked_for():
+    points = [point("a", 0.90, 50), point("b", 0.90, 60)]
+    chosen = choose_levels(points, 100, levels=4, tolerance=0.01, front_only=True)
+    assert names(chosen) == ["a"]
+
+
+def test_levels_differ_in_length_or_clearly_in_accuracy():
+    lengths = {"short": 50, "same": 54, "longer": 56}  # 1.08 and 1.12 times 50
+    points = [point(name, 0.90, length) for name, length in lengths.items()]
+    assert names(merge_similar(points, 0.01)) == ["short", "longer"]
+    better = [point("a", 0.90, 50), point("b", 0.905, 54), point("c", 0.92, 54.5)]
+    assert names(merge_similar(better, 0.01)) == ["a", "c"]  # half a point is not worth a level
+    chosen = choose_levels([*points, *better[1:]], 100, levels=4, tolerance=0.01)
+    assert names(chosen) == ["short", "c"]
+
+
+def test_of_those_equally_short_the_most_accurate():
+    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.91, 52.5)]
+    assert names(merge_similar(points, 0.01)) == ["b"]
+    # 52.6 is more than a twentieth longer than the shortest: clearly better, so a level of its own.
+    assert names(merge_similar([*points, point("d", 0.94, 52.6)], 0.01)) == ["b", "d"]
+
+
+def test_longer_ones_only_fill_places_the_front_leaves():
+    points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
+    chosen = choose_levels(points, 100, levels=3, tolerance=0.01)
+    assert names(chosen) == ["a", "b"]
+
+
+def test_spread_keeps_the_shortest_and_equal_ratios():
+    front = [point(str(n), 0.9 + n / 10_000, n) for n in (50, 55, 100, 190, 380)]
+    # 50 first; 190 is 3.8 times that and 400 2.1 times 190; 100 then is farther from all than 55
+    assert names(spread_by_length(front, 3, 400)) == ["50", "100", "190"]
+    assert names(spread_by_length(front, 1, 400)) == ["50"]
+    assert spread_by_length([], 3, 400) == []
+
+
+def test_names_by_length():
+    assert level_names(1) == ["concise"]
+    assert level_names(3) == ["concise", "balanced", "detailed"]
+    assert level_names(4) == ["level-1", "level-2", "level-3", "level-4"]
+
+
+# ---- from a run to a family
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose base runs into the cap and whose one checkpoint ends sooner; neither is right."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_endless(folder / "base")
+    problems = folder / "sums.jsonl"
+    rows = [{"id": f"p{i}", "question": f"{i} + 1 ?", "answer": str(i + 1)} for i in range(12)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = config_of(
+        {
+            "name": "small",
+            "model": {"name": str(folder / "base")},
+            "data": {"train": ["gsm8k"]},
+            "method": {"type": "crt"},
+            "schedule": {"steps": 20},
+            "evaluation": {"data": [str(problems)], "rollouts": 2, "max_tokens": 24},
+        }
+    )
+    result = Run.create(folder / "run", config)
+    sooner(folder / "base", result.checkpoint(10))
+    (result.checkpoint(10) / "record.json").write_text('{"step": 10}')
+    evaluated_series(result, ())
+    return result
+
+
+def sooner(base, to):
+    """The same model, which ends where its state points in one direction: about half the time."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(base, to)
+    weights = load_file(to / "model.safetensors")
+    weights["lm_head.weight"][1] = 5 * torch.randn(16, generator=torch.Generator().manual_seed(0))
+    save_file(weights, to / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_from_a_run_to_a_family(run, tmp_path):
+    notes = []
+    folder = evaluated_series(run, (), note=notes.append)
+    assert "figures are those of" in notes[0]  # the evaluation is not made twice
+    file = tmp_path / "family.json"
+    family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
+    concise, full = family.levels
+    assert (concise.name, concise.step, full.name, full.step) == ("concise", 10, "full", 0)
+    assert concise.len.value < 12 < full.len.value  # the base mostly runs into its cap of 24
+    assert concise.certificate is not None and concise.certificate.passed  # equal: both never right
+    assert (concise.certificate.problems, concise.certificate.candidates) == (12, 1)
+    assert full.certificate is None
+    assert model_of(concise, file) == str(run.checkpoint(10))
+    assert family.candidates == 1 and len(family.examples) == 12
+    file.write_text(json.dumps(family.model_dump(mode="json")))
+    assert read_family(file) == family
+
+
+def test_the_command_writes_it_and_says_what_is_next(run, capsys):
+    assert main(["family", str(run.path), "--tolerance", "0.3"]) == 0
+    received = capsys.readouterr()
+    assert "concise" in received.out and "passed" in received.out and "crt serve" in received.err
+    assert read_family(family_file(run.path)).levels[0].name == "concise"
+    (run.path / "family.json").unlink()
+
+
+def rewritten(evaluation, correct):
+    """The evaluation with other counts of right answers; returns the files as they were."""
+    files = {
+        name: (evaluation / name).read_bytes() for name in ("by_problem.jsonl", "figures.json")
+    }
+    rows = [json.loads(line) for line in files["by_problem.jsonl"].splitlines()]
+    for row in rows:
+        row["correct"] = correct.get(row["problem_id"], 0)
+    (evaluation / "by_problem.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    figures = json.loads(files["figures.json"])
+    figures["files"]["by_problem.jsonl"] = sha256(evaluation / "by_problem.jsonl")
+    (evaluation / "figures.json").write_text(json.dumps(figures))
+    return {evaluation / name: content for name, content in files.items()}
+
+
+@pytest.fixture
+def unsure(run):
+    """Each of the two solves one problem that the other does not: as good, but who knows."""
+    folder = run.path / "evaluations" / "sums"
+    before = rewritten(folder / "base", {"p0": 2}) | rewritten(folder / "step-0010", {"p1": 2})
+    yield folder
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
+    out = ["--out", str(tmp_path / "f.json")]
+    assert main(["family", str(run.path), *out]) == 0
+    assert [item.name for item in read_family(tmp_path / "f.json").levels] == ["full"]
+    # two differences of 1 in 12 problems: a variance of 1/6, (1.645 + 0.842)² / 6 / 0.01² = 10,305
+    assert (
+        "12 problems are too few to certify one of 1 checkpoints to 1 point: one as good as the "
+        "base needs about 10,5"
+    ) in capsys.readouterr().err
+    assert main(["family", str(run.path), *out, "--all"]) == 0
+    concise = read_family(tmp_path / "f.json").levels[0]
+    assert concise.name == "concise" and not concise.certified
+    assert main(["family", str(run.path), *out, "--tolerance", "0.4"]) == 0
+    assert read_family(tmp_path / "f.json").levels[0].certified
+
+
+def test_the_more_are_looked_at_the_more_each_must_show(run, unsure):
+    base, one = read_series(unsure)
+    evaluations = {point.folder: load(unsure / point.folder) for point in (base, one)}
+    (alone,) = certify([base, one], evaluations, 0.01)
+    among = certify([base, *[one] * 5], evaluations, 0.01)[0]
+    # one problem won, one lost, ten alike; five are looked at: 95 % of one, 99 % of each
+    differences = [np.array([-1.0, 1.0, *[0.0] * 10])]
+    assert alone.certificate.lower_bound == pytest.approx(gaffke_bound(differences, 0.95))
+    assert among.certificate.lower_bound == pytest.approx(gaffke_bound(differences, 0.99))
+    assert (alone.certificate.candidates, among.certificate.candidates) == (1, 5)
+    assert among.certificate.confidence == 0.95
+
+
+def test_that_bound_holds_whichever_is_chosen():
+    """Sixteen checkpoints as good as the base but for a point too much: the best rarely passes."""
+    rng = np.random.default_rng(0)
+    fooled, corrected = 0, 0
+
+    def points(differences):
+        return np.unique(np.append(differences, WORST), return_counts=True)
+
+    for _ in range(200):
+        base = rng.binomial(4, 0.8, 200) / 4
+        tries = [rng.binomial(4, 0.78, 200) / 4 for _ in range(16)]
+        chance = [dirichlet_mean_cdf(*points(item - base), -0.02) for item in tries]
+        fooled += min(chance) <= 0.05
+        corrected += min(chance) <= 0.05 / 16
+    assert fooled > 30 and corrected <= 15  # 5 % of 200 is 10, with a spread of 3
+
+
+def test_other_weights_than_those_measured_are_noticed(run, tmp_path):
+    folder = run.path / "evaluations" / "sums"
+    weights = run.checkpoint(10) / "model.safetensors"
+    whole = weights.read_bytes()
+    try:
+        weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DataError, match="other weights than those that were measured"):
+            build_family(run, folder, tmp_path / "family.json", tolerance=0.3)
+    finally:
+        weights.write_bytes(whole)
+
+
+def test_mistakes_are_one_sentence(run, tmp_path, capsys):
+    with pytest.raises(ConfigError, match="--levels 1"):
+        build_family(run, run.path / "evaluations" / "sums", tmp_path / "f.json", levels=1)
+    with pytest.raises(DataError, match="is not a series"):
+        read_series(tmp_path)
+    assert main(["family", str(tmp_path)]) == 2
+    assert main(["family", str(run.path), "--data", "x", "--evaluation", "y"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    with pytest.raises(DataError, match="make it with `crt family"):
+        family_file(run.path)
+    with pytest.raises(DataError, match=r"neither a family\.json nor a run"):
+        family_file(tmp_path)
+
+
+def test_a_converted_gguf_file_is_named_by_its_folder(tmp_path):
+    file, converted = tmp_path / "run" / "family.json", tmp_path / "cache" / "small-1a2b"
+    assert stored_model("models/small.gguf", converted, file) == ("../cache/small-1a2b", True)
+
+
+def test_a_folder_is_relative_and_a_hub_id_stays_as_it_is(tmp_path):
+    file, base = tmp_path / "run" / "family.json", tmp_path / "base"
+    base.mkdir()
+    assert stored_model(str(base), base, file) == ("../base", True)
+    assert stored_model("owner/name", tmp_path / "hub", file) == ("owner/name", False)
+    assert stored_model("pocket", tmp_path / "assets", file) == ("pocket", False)
