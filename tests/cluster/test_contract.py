@@ -7,33 +7,33 @@ import pytest
 
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.recipes import load_recipe
-from crt.training.verl.folder import Folder
-from crt.training.verl.overrides import Course, Model, sampling, training
-from crt.training.verl.sampler import composed
+from crt.training.stage import Stage
+from crt.training.verl.data import StageFolder
+from crt.training.verl.overrides import Model, compose_config, sampling, training
 
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
-FOLDER = Folder(Path("/runs/x/state/stage1"))
+FOLDER = StageFolder(Path("/runs/x/state/stage1"))
 
 
 @pytest.mark.parametrize("objective", [Shorten(slack="auto"), Refine(), PrimalDual()])
 def test_verl_knows_every_override(objective):
     config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
     saved = FOLDER.saved / "global_step_10"
-    course = Course(1, objective, 81, saved)
-    found = composed(training(config, Path("/runs/x"), FOLDER, course, MODEL))
+    stage = Stage(1, objective, "m", 0, 81)
+    found = compose_config(training(config, Path("/runs/x"), FOLDER, stage, MODEL, saved))
     assert found.trainer.v1.trainer_mode == "crt" and found.trainer.nnodes == 8
-    assert found.actor_rollout_ref.rollout.n == 16 and found.crt.ends == [7, 9]
+    assert found.actor_rollout_ref.rollout.n == 16 and found.crt.eos_token_ids == [7, 9]
     assert found.actor_rollout_ref.actor.optim.lr == config.optim.learning_rate
     assert found.trainer.resume_from_path == str(saved)
-    assert found.reward.reward_manager.module.path == "pkg://crt.training.verl.reward"
+    assert found.reward.reward_manager.module.path == "pkg://crt.training.verl.trainer"
 
 
 def test_verl_knows_every_override_of_the_sampler():
     config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
-    found = composed(sampling(config, MODEL))
+    found = compose_config(sampling(config, MODEL))
     assert found.actor_rollout_ref.rollout.load_format == "auto"
     assert found.actor_rollout_ref.rollout.nnodes == 8
 
@@ -45,19 +45,21 @@ def test_the_trainers_hooks_have_these_signatures():
         assert list(inspect.signature(getattr(Trainer, name)).parameters) == [
             "self", "batch", "metrics",
         ]  # fmt: skip
-    for name in ("on_step_end", "_save_checkpoint", "_load_checkpoint", "_init_dataloader"):
+    for name in ("on_step_end", "_save_checkpoint", "_load_checkpoint"):
         assert list(inspect.signature(getattr(Trainer, name)).parameters) == ["self"]
     loop = inspect.getsource(Trainer.fit)
     # saved and measured in on_step_end; ended by lowering the number of steps
     assert "self.on_step_end()" in loop and "self.global_steps <= self.total_training_steps" in loop
 
 
-def test_the_plugin_is_registered_under_its_name():
+def test_verl_finds_the_trainer_and_the_agent_loop_by_name():
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    import crt.training.verl.plugin as plugin
+    from crt.training.verl.trainer import ClusterTrainer
 
-    assert get_trainer_cls("crt") is plugin.RunTrainer
+    assert get_trainer_cls("crt") is ClusterTrainer
+    assert _agent_loop_registry["crt"] == {"_target_": "crt.training.verl.trainer.PromptAgent"}
 
 
 def test_the_kl_has_the_value_of_k3_and_the_gradient_of_the_kl():
