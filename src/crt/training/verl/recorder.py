@@ -76,10 +76,8 @@ class ClusterRecorder:
         broken = alarm([*self.rows, self.pending | values], self.stage.guarded)
         row = self.pending | {name: finite(value) for name, value in values.items()}
         updating = sum(seconds.get(name, 0.0) for name in ("old_log_prob", "ref", "update_actor"))
-        row["seconds"] = {
-            "sample": round(seconds.get("gen", 0.0), 3),
-            "update": round(updating, 3),
-        }
+        sampling = seconds.get("gen", 0.0)
+        row["seconds"] = {"sample": round(sampling, 3), "update": round(updating, 3)}
         self.rows.append(row)
         self.run.add_step(row)
         if broken:

@@ -8,7 +8,8 @@ import io
 import logging
 import os
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,14 +25,13 @@ REQUESTS = 4096  # in one call; what is finished is kept, so a kill loses no mor
 LARGEST_SEED = 2**31
 
 
+@dataclass(frozen=True)
 class ClusterSampler:
     """Servers that start when first used; every sample has a seed of its own."""
 
-    def __init__(
-        self, overrides: Overrides, eos_token_ids: Collection[int], sampling: Sampling
-    ) -> None:
-        self.overrides, self.sampling = overrides, sampling
-        self.eos_token_ids = frozenset(eos_token_ids)
+    overrides: Overrides
+    eos_token_ids: tuple[int, ...]
+    sampling: Sampling
 
     def __call__(
         self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
@@ -64,7 +64,7 @@ class ClusterSampler:
                 "max_tokens": self.sampling.max_tokens,
                 "temperature": self.sampling.temperature,
                 "top_p": self.sampling.top_p,
-                "stop_token_ids": sorted(self.eos_token_ids),
+                "stop_token_ids": list(self.eos_token_ids),
                 "seed": seed,
                 "logprobs": True,
             },

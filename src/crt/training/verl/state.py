@@ -1,5 +1,6 @@
 """What goes with verl's checkpoint: the objective's memory, and what it was set to."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -27,9 +28,9 @@ AnyObjective = TypeVar("AnyObjective", bound=Objective)
 
 
 def describe_objective(objective: Objective) -> dict[str, Any]:
-    """An objective's name and settings, as plain values."""
+    """An objective's name and settings, as JSON gives them back: a tuple is a list there."""
     name = next(name for name, kind in OBJECTIVES.items() if isinstance(objective, kind))
-    return {"type": name, **settings_of(objective)}
+    return json.loads(json.dumps({"type": name, **settings_of(objective)}))
 
 
 def read_objective(settings: Mapping[str, Any]) -> Objective:
@@ -78,7 +79,7 @@ def restore_objective(
             f"the checkpoint was saved by {before['type']!r}, not by {now['type']!r}: go on with "
             "the method it was begun with, or start anew."
         )
-    changed = [name for name in setting_fields(objective) if _json(now[name]) != before.get(name)]
+    changed = [name for name in setting_fields(objective) if now[name] != before.get(name)]
     memory = state["memory"] | {
         name: getattr(objective, name) for name in changed if name in state_fields(objective)
     }
@@ -101,11 +102,7 @@ def restore_reference(
     others = [name for name, columns in saved.items() if current.get(name) != columns]
     notes = [
         f"the data file has other reference rollouts for {len(others)} problems, for example "
-        f"{others[0]!r}, than the checkpoint: those of the checkpoint count."
-    ] if others else []  # fmt: skip
+        f"{name!r}, than the checkpoint: those of the checkpoint count."
+        for name in others[:1]
+    ]
     return {**current, **saved}, notes
-
-
-def _json(value: Any) -> Any:
-    """As JSON gives it back: a tuple is a list there."""
-    return list(value) if isinstance(value, tuple) else value
