@@ -1,15 +1,21 @@
 """What is used of verl is there, and every override is one that verl knows."""
 
+import asyncio
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.recipes import load_recipe
+from crt.run import Run
+from crt.sampling.models import model_files
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
 from crt.training.verl.overrides import Model, compose_config, sampling, training
+from crt.types import Verdict
 
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
@@ -62,8 +68,35 @@ def test_verl_finds_the_trainer_and_the_agent_loop_by_name():
     assert _agent_loop_registry["crt"] == {"_target_": "crt.training.verl.trainer.PromptAgent"}
 
 
+def test_a_response_is_decoded_graded_and_comes_back_as_a_rollout(tmp_path):
+    from omegaconf import OmegaConf
+
+    from crt.training.verl.trainer import Correctness, rollout_of
+
+    files = model_files("pocket")
+    Run.create(tmp_path / "run", load_recipe(Path(__file__).parent / "pocket.toml"))
+    model = {"path": str(files.folder), "trust_remote_code": False}
+    own = {"run": str(tmp_path / "run"), "eos_token_ids": list(files.eos_token_ids)}
+    config = OmegaConf.create({"crt": own, "actor_rollout_ref": {"model": model}})
+    text = r"so \boxed{7}"
+    tokens = files.tokenizer.encode(text, add_special_tokens=False)
+    text = files.tokenizer.decode(tokens)
+    problem = {"problem_id": "p", "question": "?", "answer": "7", "options": [], "tolerance": None}
+    info = {**problem, "budget": 30, "opens_thinking": False}
+    manager = Correctness(config, None, None)
+    for ids, stop in [([*tokens, files.eos_token_ids[0]], "eos"), (tokens, "length")]:
+        item = SimpleNamespace(
+            batch={"responses": torch.tensor(ids)}, non_tensor_batch={"extra_info": info}
+        )
+        reward = asyncio.run(manager.run_single([item]))
+        rollout = rollout_of({"reward_extra_info": reward["reward_extra_info"]})
+        assert reward["reward_score"] == 1.0 and rollout.verdict is Verdict.CORRECT
+        assert (rollout.problem_id, rollout.text, rollout.budget) == ("p", text, 30)
+        assert (rollout.length, rollout.stop) == (len(ids), stop)
+    manager.grader.close()
+
+
 def test_the_kl_has_the_value_of_k3_and_the_gradient_of_the_kl():
-    import torch
     from verl.trainer.ppo.core_algos import kl_penalty
 
     now = torch.tensor([-1.0, -2.0], requires_grad=True)
