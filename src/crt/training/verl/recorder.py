@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -9,7 +10,7 @@ from typing import Any, NoReturn, cast
 from crt.algorithm.batch import batch_of
 from crt.config import LoraConfig
 from crt.errors import EngineError
-from crt.io import read_json, write_json
+from crt.io import write_json
 from crt.run import Run
 from crt.sampling.models import WORDS
 from crt.training.alarms import alarm
@@ -100,26 +101,24 @@ class ClusterRecorder:
         if validation is not None:
             files = [file for file in self._model(saved / "actor").iterdir() if file.is_file()]
             record = {"stage": self.stage.number} | self._measure(validation)
-            keep_checkpoint(self.run, number, files, record)
+            dtype = self.run.config.model.dtype  # verl names bfloat16 whatever the weights are
+            keep_checkpoint(
+                self.run, number, files, record, dtype=None if dtype == "auto" else dtype
+            )
         write_json(saved / FINISHED, {"step": number})
         for old in finished(self.folder.saved)[:-KEPT]:
             shutil.rmtree(old)
 
     def _model(self, saved: Path) -> Path:
         """The policy of verl's checkpoint in Hugging Face's form: all weights, or the adapter."""
-        settings = self.run.config.model
-        if settings.lora is not None:
-            write_adapter(saved, saved / "adapter", self.model, settings.lora)
+        lora = self.run.config.model.lora
+        if lora is not None:
+            write_adapter(saved, saved / "adapter", self.model, lora)
             copy_files(self.model, saved / "adapter", TOKENIZER_FILES)
             return saved / "adapter"
-        # verl writes the tokenizer as its library loaded it, which may split words in another
-        # way, and names bfloat16 whatever the weights are.
-        model = saved / "huggingface"
-        copy_files(self.model, model, TOKENIZER_FILES + MODEL_FILES)
-        if settings.dtype != "auto":
-            config = read_json(model / "config.json") | {"dtype": settings.dtype}
-            write_json(model / "config.json", config)
-        return model
+        # verl writes the tokenizer as its library loaded it, which may split words in another way.
+        copy_files(self.model, saved / "huggingface", TOKENIZER_FILES + MODEL_FILES)
+        return saved / "huggingface"
 
     def _measure(self, rollouts: Sequence[Rollout]) -> dict[str, Any]:
         """How the policy stands on the validation problems against the reference on the same.
@@ -127,14 +126,10 @@ class ClusterRecorder:
         A problem of which a rollout was lost on the cluster is left out.
         """
         config = self.run.config
-        groups: dict[str, list[Rollout]] = {}
-        for rollout in rollouts:
-            groups.setdefault(rollout.problem_id, []).append(rollout)
-        complete = [g for g in groups.values() if len(g) == config.validation.rollouts]
-        batch, left_out = batch_of(
-            [r for group in complete for r in group], config.grading.truncated
-        )
-        reference = reference_batch(read_reference(self.folder.validation), list(groups))
+        sizes = Counter(rollout.problem_id for rollout in rollouts)
+        complete = [r for r in rollouts if sizes[r.problem_id] == config.validation.rollouts]
+        batch, left_out = batch_of(complete, config.grading.truncated)
+        reference = reference_batch(read_reference(self.folder.validation), list(sizes))
         return figures(batch, left_out, against(reference, guard_of(config.method)))
 
     def _stop(self, reason: str) -> NoReturn:
