@@ -9,10 +9,10 @@ import launch
 import pytest
 import torch
 from safetensors.torch import load_file
-from trained import same
 
 from crt.run import Run
 from crt.sampling.models import load_model
+from tests.support.trained import same
 
 FSDP = ("--set", "trl.fsdp=true", "--set",
         'trl.fsdp_config={transformer_layer_cls_to_wrap=["LlamaDecoderLayer"]}')  # fmt: skip

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 
 from processes import COUNTS, Nursery, compiled
-from tiny_model import make_model, make_tokenizer
+
+from tests.support.tiny_model import make_model, make_tokenizer
 
 SEED = int(os.environ.get("FAULTS_SEED", "0"))
 

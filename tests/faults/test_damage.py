@@ -9,11 +9,11 @@ import pytest
 from lives import one_sentence
 from processes import COUNTS, Fault
 from safetensors import SafetensorError
-from trained import same
 
 from crt.errors import DataError
 from crt.run import Run
 from crt.training.checkpoints import check
+from tests.support.trained import same
 
 LONG = pytest.mark.faults
 STAGE_TWO = 560  # events: the run is in Stage II, with two states of each stage

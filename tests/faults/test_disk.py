@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lives import FILES, evaluation, lived_through, one_sentence, training
 from processes import COUNTS, Fault, until
-from trained import same
+
+from tests.support.trained import same
 
 LONG = pytest.mark.faults
 

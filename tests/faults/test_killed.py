@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from lives import FILES, Work, evaluation, lived_through, sampled, training
 from processes import Fault
-from trained import same
+
+from tests.support.trained import same
 
 LONG = pytest.mark.faults
 

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from lives import one_sentence, readable, training
 from processes import COUNTS, Nursery, compiled, until
-from trained import rows, same
 
 from crt.grading.grader import Grader
 from crt.run import Run
 from crt.types import Verdict
+from tests.support.trained import rows, same
 
 LONG = pytest.mark.faults
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_model import make_model, make_tokenizer
 from trying import COUNTS, changed_json, changed_text, told, tried
 
 from crt.cli import main
@@ -18,6 +17,7 @@ from crt.data.prompts import PromptSettings, prepare, render
 from crt.errors import CrtError
 from crt.sampling.models import load_model
 from crt.types import Problem
+from tests.support.tiny_model import make_model, make_tokenizer
 
 FOLDER = tempfile.TemporaryDirectory()
 SOUND = Path(FOLDER.name) / "sound"

@@ -5,6 +5,7 @@ import importlib.util
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from crt.errors import ConfigError
@@ -51,40 +52,69 @@ class InProcess:
     def __call__(
         self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> "list[list[Sample]]":
-        """One batch; every prompt has its own stream of random numbers."""
-        import torch
-
-        from crt.sampling.hf import sample
-
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            return sample(
-                self.model,
-                prompts,
-                num_samples,
-                self.sampling.max_tokens,
-                self.eos_token_ids,
-                generator=[torch.Generator().manual_seed(own) for own in own_seeds(prompts, seed)],
-                temperature=self.sampling.temperature,
-                top_p=self.sampling.top_p,
-            )
-        finally:
-            self.model.train(was_training)
+        """One batch; every rollout has its own stream of random numbers."""
+        repeated = [prompt for prompt in prompts for _ in range(num_samples)]
+        samples = sample_in_process(self.model, repeated, self.eos_token_ids, self.sampling, seed)
+        return [samples[i : i + num_samples] for i in range(0, len(samples), num_samples)]
 
     def batch_size(self, longest_prompt: int) -> int:
-        """As many as there is room for."""
+        """As many as there is memory for."""
         positions = longest_prompt + self.sampling.max_tokens
         return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))
 
 
-def own_seeds(prompts: Sequence[Sequence[int]], seed: int) -> list[int]:
-    """A seed of 63 bits for every prompt, from its own tokens; equal prompts are told apart."""
+def sample_in_process(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    eos_token_ids: Collection[int],
+    sampling: Sampling,
+    seed: int,
+    first_index: int = 0,
+) -> "list[Sample]":
+    """A sample of every prompt; equal prompts that stand together are read once.
+
+    What is drawn depends on the seed, the prompt and the sample's number among those of the same
+    prompt, not on the rest of the batch. `first_index` is the number of the very first: the
+    samples before it are drawn by another process.
+    """
+    import torch
+
+    from crt.sampling.hf import sample
+
+    groups = [(prompt, len(list(equal))) for prompt, equal in groupby(prompts)]
+    sizes = {size for _, size in groups}
+    num_samples = sizes.pop() if len(sizes) == 1 else 1  # a group may be split over processes
+    seeds = prompt_seeds([prompt for prompt, _ in groups], seed)
+    uniform: list[Any] = []
+    for own, (_, size) in zip(seeds, groups, strict=True):
+        skipped = 0 if uniform else first_index
+        stream = torch.Generator().manual_seed(own)
+        uniform.append(torch.rand(skipped + size, sampling.max_tokens, generator=stream)[skipped:])
+    was_training = model.training
+    model.eval()
+    try:
+        samples = sample(
+            model,
+            prompts[::num_samples],
+            num_samples,
+            sampling.max_tokens,
+            eos_token_ids,
+            uniform=torch.cat(uniform),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+        )
+    finally:
+        model.train(was_training)
+    return [one for group in samples for one in group]
+
+
+def prompt_seeds(prompts: Sequence[Sequence[int]], seed: int) -> list[int]:
+    """A seed of 63 bits for every prompt, from its own tokens; equal prompts get different ones."""
     before: Counter[tuple[int, ...]] = Counter()
     seeds: list[int] = []
     for prompt in map(tuple, prompts):
-        named = f"{seed} {before[prompt]} {' '.join(map(str, prompt))}".encode()
-        seeds.append(int.from_bytes(hashlib.sha256(named).digest()[:8]) >> 1)
+        name = f"{seed} {before[prompt]} {' '.join(map(str, prompt))}".encode()
+        seeds.append(int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1)
         before[prompt] += 1
     return seeds
 

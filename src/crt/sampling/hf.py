@@ -55,7 +55,8 @@ def sample(
     max_new_tokens: int,
     eos_token_ids: Iterable[int],
     *,
-    generator: torch.Generator | Sequence[torch.Generator],
+    generator: torch.Generator | None = None,
+    uniform: Tensor | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     on_token: Callable[[int, int], None] | None = None,
@@ -63,15 +64,17 @@ def sample(
 ) -> list[list[Sample]]:
     """`num_samples` rollouts per prompt, (P, G); `on_token(rollout, token)` sees each as it comes.
 
-    `generator` is a CPU generator for all, or one per prompt: the same seeds give the same
-    rollouts. Temperature 0 is greedy, with log-probabilities at temperature 1. The model should be
-    in evaluation mode.
+    The random numbers come from a CPU generator, or are given as `uniform`, (P · G, tokens) in
+    [0, 1): the same numbers give the same rollouts. Temperature 0 is greedy, with
+    log-probabilities at temperature 1. The model should be in evaluation mode.
     """
     _check(prompts, num_samples, max_new_tokens)
     device, rollouts = model.device, len(prompts) * num_samples
     input_ids, mask = left_padded(prompts, device)
     layers = cache_layers(model, mask, num_samples, max_new_tokens, share_prompts)
-    uniform = _uniforms(generator, rollouts, max_new_tokens).to(device)
+    if uniform is None:
+        uniform = torch.rand(rollouts, max_new_tokens, generator=generator)
+    uniform = uniform.to(device)
     stops = torch.tensor(sorted(eos_token_ids), device=device)
     outputs, active = _Outputs(rollouts, max_new_tokens, device), _ActiveRows(mask, num_samples)
 
@@ -276,13 +279,3 @@ def draw_tokens(probability: Tensor, uniform: Tensor) -> Tensor:
     threshold = (uniform[:, None] * total).minimum(total.nextafter(torch.zeros_like(total)))
     token = torch.searchsorted(reached, threshold, right=True)[:, 0]
     return token.clamp(max=probability.shape[-1] - 1)  # NaN falls nowhere; the trainer reports it
-
-
-def _uniforms(
-    generator: torch.Generator | Sequence[torch.Generator], rollouts: int, max_new_tokens: int
-) -> Tensor:
-    """(rollouts, max_new_tokens) in [0, 1); a prompt's own generator draws for its rollouts."""
-    if isinstance(generator, torch.Generator):
-        return torch.rand(rollouts, max_new_tokens, generator=generator)
-    num_samples = rollouts // len(generator)
-    return torch.cat([torch.rand(num_samples, max_new_tokens, generator=g) for g in generator])

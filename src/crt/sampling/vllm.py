@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crt.io import read_json
-from crt.sampling.base import Sampling, own_seeds
+from crt.sampling.base import Sampling, prompt_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles
 
@@ -60,7 +60,7 @@ class VllmSampler:
                 seed=own % LARGEST_SEED,
                 logprobs=0,  # of the token itself and no other
             )
-            for own in own_seeds(prompts, seed)
+            for own in prompt_seeds(prompts, seed)
         ]
         asked = [{"prompt_token_ids": list(ids)} for ids in prompts]
         told = self._loaded().generate(asked, how, use_tqdm=False)

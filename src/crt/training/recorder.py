@@ -61,12 +61,12 @@ class Recorder(TrainerCallback):
         """A batch is sampled, graded and decided; the update comes after."""
         number = self.first + trainer.state.global_step + 1
         self.pending = {"step": number, "stage": self.stage, "left_out": len(step.left_out)}
-        self.pending["generated"] = sum(length for _, length, *_ in trainer._generated)
+        self.pending["generated"] = sum(rollout.length or 0 for rollout in trainer.rollouts)
         if step.signal is not None:
             self.pending |= step.signal.row
         if self.ranks.writes:
             self.run.add_rollouts(number, rollout_records(trainer))
-        if not trainer.says_numbers:
+        if not trainer.finite_logprobs:
             self._stop(f"probabilities are no numbers at step {number}. {TOO_HIGH}")
         limit_ungraded(self.run, step, number)
         self.sampled = time.monotonic()
@@ -142,13 +142,16 @@ class Recorder(TrainerCallback):
 
 
 def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
-    """Every response of the step that was just graded, as the reward function noted it."""
-    extra = trainer._logs["extra"]
-    columns = {name: list(extra[name]) for name in ("problem_id", "text", "verdict", "extracted")}
-    lengths = [(length, "length" if cut else "eos") for _, length, cut in trainer._generated]
-    advantages = list(trainer._logs["advantages"])
+    """Every response of the step that was just graded."""
     return [
-        dict(zip(columns, values, strict=True))
-        | {"tokens": lengths[i][0], "stop": lengths[i][1], "advantage": advantages[i]}
-        for i, values in enumerate(zip(*columns.values(), strict=True))
+        {
+            "problem_id": rollout.problem_id,
+            "text": rollout.text,
+            "verdict": rollout.verdict.value,
+            "extracted": rollout.extracted,
+            "tokens": rollout.length,
+            "stop": rollout.stop,
+            "advantage": float(advantage),
+        }
+        for rollout, advantage in zip(trainer.rollouts, trainer.advantages.reshape(-1), strict=True)
     ]

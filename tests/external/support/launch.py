@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import trained
-
 import crt
 
-FOLDERS = (Path(__file__).parent, Path(trained.__file__).parent, Path(crt.__file__).parents[1])
+FOLDERS = (Path(__file__).parent, Path(__file__).parents[3], Path(crt.__file__).parents[1])
 ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join(map(str, FOLDERS)),
     "OMP_NUM_THREADS": "1",

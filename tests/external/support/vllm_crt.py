@@ -70,7 +70,7 @@ if "STALE" in os.environ:
 
 if __name__ == "__main__":
     if "KILLED_AT" in os.environ:
-        from trained import MOMENTS
+        from tests.support.trained import MOMENTS
 
         MOMENTS["before the row"](int(os.environ["KILLED_AT"]))
     sys.exit(main(sys.argv[1:]))

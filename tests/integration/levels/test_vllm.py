@@ -127,7 +127,7 @@ def test_one_that_never_answers_is_said():
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """A `vllm` in the path that answers as the real one does; nothing is beside this Python."""
-    fake = Path(__file__).parents[2] / "fakes" / "vllm_serve.py"
+    fake = Path(__file__).parents[2] / "support" / "fakes" / "vllm_serve.py"
     found = tmp_path / "bin" / "vllm"
     found.parent.mkdir()
     found.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')

@@ -1,17 +1,10 @@
 """The tiny model of the training tests, with recipes for a comparison of a few steps."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location(
-    "tiny_model", Path(__file__).parents[2] / "train" / "conftest.py"
-)
-assert spec and spec.loader
-tiny_model = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tiny_model)
-tiny = tiny_model.tiny
+from tests.support.tiny_model import tiny  # noqa: F401
 
 METHODS = {
     "two": 'type = "crt"\nshorten.slack = "auto"\nsaturation = { at_least = 2, window = 1, '
@@ -22,7 +15,7 @@ METHODS = {
 
 
 @pytest.fixture(scope="session")
-def recipes(tiny) -> dict[str, Path]:
+def recipes(tiny) -> dict[str, Path]:  # noqa: F811
     """Name → recipe: 400 tokens are about four steps."""
     text = (tiny / "recipe.toml").read_text()
     head, rest = text[: text.index("[method]")], text[text.index("[schedule]") :]

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError
-from crt.sampling.base import MOST_ROWS, InProcess, Sampling, choose_engine
+from crt.sampling.base import MOST_ROWS, InProcess, Sampling, choose_engine, sample_in_process
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles
 from crt.sampling.vllm import TrainersVllm, VllmSampler
@@ -33,7 +33,7 @@ def model() -> LlamaForCausalLM:
 @pytest.fixture
 def vllm(monkeypatch):
     """Not vLLM itself, which needs a GPU, but its interface."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "support" / "fakes")
     monkeypatch.delitem(sys.modules, "vllm", raising=False)
     import vllm  # pyright: ignore[reportMissingImports]
 
@@ -200,3 +200,16 @@ def test_the_engine_is_chosen(vllm, monkeypatch):
 def test_vllm_that_is_not_there_is_said():
     with pytest.raises(ConfigError, match=r"install crt-train\[vllm\]"):
         choose_engine("vllm", FILES)
+
+
+@pytest.mark.parametrize("cut", [4, 6, 8])
+def test_what_is_drawn_does_not_depend_on_the_number_of_processes(model, cut):
+    """Three groups of four, shared by two processes after a whole group or in the middle of one."""
+    how = Sampling(12)
+    prompts = [prompt for prompt in PROMPTS for _ in range(4)]
+
+    def drawn(first: int, last: int) -> list[list[int]]:
+        samples = sample_in_process(model, prompts[first:last], [END], how, 3, first % 4)
+        return [sample.tokens for sample in samples]
+
+    assert drawn(0, cut) + drawn(cut, len(prompts)) == drawn(0, len(prompts))

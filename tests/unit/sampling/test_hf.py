@@ -132,8 +132,8 @@ def test_a_shared_prompt_changes_nothing(maker):
 
 def test_a_prompt_has_its_own_stream():
     model = lively()
-    streams = [seeded(seed) for seed in (5, 6, 7)]
-    together = sample(model, PROMPTS, 4, 20, [END], generator=streams)
+    uniform = torch.cat([torch.rand(4, 20, generator=seeded(seed)) for seed in (5, 6, 7)])
+    together = sample(model, PROMPTS, 4, 20, [END], uniform=uniform)
     for prompt, seed, group in zip(PROMPTS, (5, 6, 7), together, strict=True):
         [alone] = sample(model, [prompt], 4, 20, [END], generator=seeded(seed))
         assert [one.tokens for one in alone] == [one.tokens for one in group]

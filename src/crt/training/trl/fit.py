@@ -24,8 +24,7 @@ from crt.training.recorder import Recorder
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
 from crt.training.trl.config import settings
-from crt.training.trl.correctness import Correctness
-from crt.training.trl.rollouts import FastRollouts, SamplingModel, VllmRollouts
+from crt.training.trl.rollouts import Correctness, FastRollouts, SamplingModel, VllmRollouts
 from crt.training.trl.trainer import CRTTrainer
 from crt.training.validation import Floor, measured
 from crt.types import Problem
@@ -106,7 +105,7 @@ def make_trainer(
     )  # fmt: skip
     trainer: CRTTrainer = CRTTrainer(
         model=policy.model,
-        reward_funcs=[Correctness(context, policy, material.problems, prompts)],
+        reward_funcs=[Correctness(policy, context.grader, material.problems, prompts)],
         args=args,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,

@@ -1,11 +1,12 @@
-"""Responses that begin alike, as a tree: what they have in common is computed once.
+"""Log-probabilities of responses that begin alike: what they share is computed once.
 
-All of a model but its attention looks at each token alone, so it works on the nodes, which stand
-in the order of the sorted responses. What a response adds to those before it, a branch, is one
-slice of them, and so is all that hangs on one of its nodes: attention goes from slice to slice,
-and nothing is padded.
+The rows of a micro-batch are the paths of a tree. All of a model but its attention looks at each
+token alone, so it runs on the nodes, which stand in the order of the sorted rows. What a row adds
+to those before it, a branch, is one slice of the nodes; so are all descendants of a node.
+Attention goes from slice to slice, and nothing is padded.
 """
 
+import inspect
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -17,12 +18,55 @@ import torch
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from crt.sampling.kv_cache import attention_replaced, unwrap_model
+from crt.sampling.kv_cache import attention_replaced, has_plain_attention, unwrap_model
 
-NAME = "crt_tree"
+TREE_ATTENTION = "crt_tree"  # the name of our attention in transformers' table
+MAX_LOGITS = 2**29  # 2 GB in float32, and as much again for logarithms and for gradients
 
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def tree_fits(model: Any, positions: int) -> bool:
+    """Whether a model on a CPU can score so many tokens through the tree.
+
+    Not with dropout, nor with gradient checkpointing, which attends once more later.
+    """
+    plain = unwrap_model(model)
+    config = plain.config.get_text_config(decoder=True)
+    dropout = plain.training and any(v for name, v in vars(config).items() if "drop" in name)
+    return (
+        plain.device.type == "cpu"
+        and positions * config.vocab_size <= MAX_LOGITS
+        and "logits_to_keep" in inspect.signature(plain.forward).parameters
+        and has_plain_attention(plain)
+        and not getattr(plain, "is_gradient_checkpointing", False)
+        and not dropout
+    )
+
+
+def completion_logprobs(
+    model: Any, input_ids: Tensor, attention_mask: Tensor, width: int, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """(rows, width) log-probabilities of the last tokens; entropies, without gradient.
+
+    Prompts are padded at the left, completions at the right. Padding has some finite value.
+    """
+    aligned = input_ids.gather(1, attention_mask.argsort(dim=1, descending=True, stable=True))
+    # Nothing is predicted from the last token of a row.
+    tree = build_tree(aligned, (attention_mask.sum(1) - 1).clamp(min=1))
+    prompt = attention_mask[:, :-width].sum(1, keepdim=True)
+    column = prompt + torch.arange(width, device=input_ids.device)  # of each completion token
+    column = column.clamp(1, aligned.shape[1] - 1)
+    parents, row = tree.node.gather(1, column - 1).unique(return_inverse=True)
+    logits = forward(model, tree, parents).float()
+    logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(-1)
+    with torch.no_grad():
+        entropies = -(logprobs.exp() * logprobs).sum(-1)
+    return logprobs[row, aligned.gather(1, column)], entropies[row]
+
+
+# --- the tree ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,131 +79,109 @@ class Tree:
     node: Tensor  # (rows, width) of every token; behind the end of a row it is some node
 
 
-def tree_of(ids: Tensor, length: Tensor) -> Tree:
+def build_tree(ids: Tensor, length: Tensor) -> Tree:
     """Of rows that begin at the left edge; in sorted rows a node is where a row leaves the last."""
     rows, width = ids.shape
-    known = torch.arange(width, device=ids.device) < length[:, None]
-    told = ids.masked_fill(~known, -1)
-    order = torch.tensor(sorted(range(rows), key=told.tolist().__getitem__), device=ids.device)
-    told, new = told[order], known[order]
-    new[1:] &= ~(told[1:] == told[:-1]).cumprod(1).bool()
+    inside = torch.arange(width, device=ids.device) < length[:, None]
+    tokens = ids.masked_fill(~inside, -1)
+    order = torch.tensor(sorted(range(rows), key=tokens.tolist().__getitem__), device=ids.device)
+    tokens, new = tokens[order], inside[order]
+    new[1:] &= ~(tokens[1:] == tokens[:-1]).cumprod(1).bool()
     number = torch.where(new, new.flatten().cumsum(0).view(rows, width) - 1, 0).cummax(0).values
     before = torch.cat([number[:, :1], number[:, :-1]], 1)
-    return Tree(told[new], new.nonzero()[:, 1], before[new], number[order.argsort()])
+    return Tree(tokens[new], new.nonzero()[:, 1], before[new], number[order.argsort()])
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Of attention: a branch asks itself, causally, or all that hang on a node ask up to it."""
+class Block:
+    """A block of attention: a branch with itself, causally, or descendants with an ancestor."""
 
-    asking: slice
-    asked: slice
+    query: slice
+    key: slice
 
     @property
     def causal(self) -> bool:
         """Whether a node may not look at those after it."""
-        return self.asking == self.asked
+        return self.query == self.key
 
 
-def parts_of(tree: Tree) -> list[Part]:
-    """Every branch asks itself; then what hangs on it asks, so that each ancestor is asked once."""
+def attention_blocks(tree: Tree) -> list[Block]:
+    """Every branch with itself, then with what hangs on it, so that no ancestor comes twice."""
     number = torch.arange(len(tree.parent), device=tree.parent.device)
     begins = tree.parent != number - 1  # a branch: it does not go on from the node before
     first = begins.nonzero()[:, 0].tolist()
     depth, parent = tree.depth[begins].tolist(), tree.parent[begins].tolist()
     branches = [slice(*pair) for pair in pairwise([*first, len(number)])]
-    parts = [Part(branch, branch) for branch in branches]
-    hanging: dict[int, slice] = {}  # on each node, from the first that does to the end of the last
+    blocks = [Block(branch, branch) for branch in branches]
+    descendants: dict[int, slice] = {}  # of each node on which branches hang
     for k, (start, on) in enumerate(zip(first, parent, strict=True)):
         after = (first[j] for j in range(k + 1, len(first)) if depth[j] <= depth[k])
         if on != start:
-            hanging[on] = slice(hanging.get(on, slice(start, 0)).start, next(after, len(number)))
-    for on, behind in hanging.items():
+            begin = descendants.get(on, slice(start, 0)).start
+            descendants[on] = slice(begin, next(after, len(number)))
+    for on, below in descendants.items():
         branch = branches[bisect_right(first, on) - 1]
-        parts.append(Part(behind, slice(branch.start, on + 1)))
-    return parts
+        blocks.append(Block(below, slice(branch.start, on + 1)))
+    return blocks
 
 
-def attended(
-    query: Tensor, key: Tensor, value: Tensor, parts: Sequence[Part], scale: float
-) -> tuple[Tensor, Tensor]:
+# --- attention by blocks -------------------------------------------------------------------------
+
+
+class TreeAttention(torch.autograd.Function):
     """Of every node to itself and its ancestors: (1, heads, nodes, size) from as much of each.
 
-    A part comes with the logarithm of its weight, by which it is added to what a node has from
-    other parts; that of the whole is told too. The first parts are each node's own branch.
+    Every block comes with the logarithm of its softmax's denominator, by which blocks are added
+    up; the backward pass of a block needs only the whole output and its denominator.
     """
-    found = torch.empty_like(query)
-    weight = found.new_empty(query.shape[:-1], dtype=torch.float32)
-    for part in parts:
-        told, own = flash(
-            query[:, :, part.asking], key[:, :, part.asked], value[:, :, part.asked],
-            is_causal=part.causal, scale=scale,
-        )  # fmt: skip
-        if part.causal:
-            found[:, :, part.asking], weight[:, :, part.asking] = told, own
-        else:
-            so_far = weight[:, :, part.asking]
-            share = torch.sigmoid(own - so_far)[..., None]
-            found[:, :, part.asking].lerp_(told, share.to(told.dtype))
-            torch.logaddexp(so_far, own, out=so_far)
-    return found, weight
-
-
-def attended_back(
-    gradient: Tensor,
-    asked: Sequence[Tensor],
-    found: Tensor,
-    weight: Tensor,
-    parts: Sequence[Part],
-    scale: float,
-    back: Sequence[Tensor],
-) -> None:
-    """Puts the gradients of the query, key and value that were asked into `back`.
-
-    A part need only know the whole that was found, and its weight.
-    """
-    query, key, value = asked
-    for part in parts:
-        told = flash_backward(
-            gradient[:, :, part.asking], query[:, :, part.asking],
-            key[:, :, part.asked], value[:, :, part.asked],
-            found[:, :, part.asking], weight[:, :, part.asking], 0.0, part.causal, scale=scale,
-        )  # fmt: skip
-        for whole, where, some in zip(
-            back, (part.asking, part.asked, part.asked), told, strict=True
-        ):
-            if part.causal:  # the first of every node
-                whole[:, :, where] = some
-            else:
-                whole[:, :, where] += some
-
-
-class Attention(torch.autograd.Function):
-    """Of every node to its past, for autograd."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: list[Part], scale: float
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float
     ) -> Tensor:
-        """What is found."""
-        found, weight = attended(query, key, value, parts, scale)
-        ctx.save_for_backward(query, key, value, found, weight)
-        ctx.parts, ctx.scale = parts, scale
-        return found
+        """The first blocks are each node's own branch; the others are added to it."""
+        output = torch.empty_like(query)
+        logsumexp = output.new_empty(query.shape[:-1], dtype=torch.float32)
+        for block in blocks:
+            part, own = flash(
+                query[:, :, block.query], key[:, :, block.key], value[:, :, block.key],
+                is_causal=block.causal, scale=scale,
+            )  # fmt: skip
+            if block.causal:
+                output[:, :, block.query], logsumexp[:, :, block.query] = part, own
+            else:
+                so_far = logsumexp[:, :, block.query]
+                share = torch.sigmoid(own - so_far)[..., None]
+                output[:, :, block.query].lerp_(part, share.to(part.dtype))
+                torch.logaddexp(so_far, own, out=so_far)
+        ctx.save_for_backward(query, key, value, output, logsumexp)
+        ctx.blocks, ctx.scale = blocks, scale
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Of query, key and value."""
-        *asked, found, weight = ctx.saved_tensors
-        back = [torch.empty_like(each) for each in asked]
-        attended_back(gradient, asked, found, weight, ctx.parts, ctx.scale, back)
-        return *back, None, None
+        query, key, value, output, logsumexp = ctx.saved_tensors
+        gradients = [torch.empty_like(tensor) for tensor in (query, key, value)]
+        for block in ctx.blocks:
+            parts = flash_backward(
+                gradient[:, :, block.query], query[:, :, block.query],
+                key[:, :, block.key], value[:, :, block.key], output[:, :, block.query],
+                logsumexp[:, :, block.query], 0.0, block.causal, scale=ctx.scale,
+            )  # fmt: skip
+            places = (block.query, block.key, block.key)
+            for whole, place, part in zip(gradients, places, parts, strict=True):
+                if block.causal:  # the first of every node
+                    whole[:, :, place] = part
+                else:
+                    whole[:, :, place] += part
+        return *gradients, None, None
 
 
-_parts: ContextVar[list[Part]] = ContextVar("parts")
+_blocks: ContextVar[list[Block]] = ContextVar("blocks")
 
 
-def attend(
+def _tree_attention(
     module: Any,
     query: Tensor,
     key: Tensor,
@@ -168,31 +190,31 @@ def attend(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of every node to its past, in transformers' form."""
+    """In transformers' form."""
     # Under autocast the rotation leaves float32 behind; torch's own attention would cast it too.
     query, key = query.to(value.dtype), key.to(value.dtype)
     share = query.shape[1] // key.shape[1]
     if share > 1:
         key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
     scale = scaling or query.shape[-1] ** -0.5
-    found: Any = Attention.apply(query, key, value, _parts.get(), scale)
-    return found.transpose(1, 2), None
+    output: Any = TreeAttention.apply(query, key, value, _blocks.get(), scale)
+    return output.transpose(1, 2), None
 
 
-ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
+ALL_ATTENTION_FUNCTIONS.register(TREE_ATTENTION, _tree_attention)
 
 
-def forward(model: Any, tree: Tree, asked: Tensor) -> Tensor:
-    """Logits (n, vocabulary) after the nodes that are asked, by the model's own forward."""
-    token = _parts.set(parts_of(tree))
+def forward(model: Any, tree: Tree, nodes: Tensor) -> Tensor:
+    """Logits (n, vocabulary) after these nodes, by the model's own forward."""
+    token = _blocks.set(attention_blocks(tree))
     try:
-        with attention_replaced(unwrap_model(model), NAME):
-            said = model(
+        with attention_replaced(unwrap_model(model), TREE_ATTENTION):
+            output = model(
                 input_ids=tree.token[None],
                 position_ids=tree.depth[None],
                 use_cache=False,
-                logits_to_keep=asked,
+                logits_to_keep=nodes,
             )
     finally:
-        _parts.reset(token)
-    return said.logits[0]
+        _blocks.reset(token)
+    return output.logits[0]

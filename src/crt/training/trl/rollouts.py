@@ -1,19 +1,133 @@
-"""The fast sampler behind TRL's `rollout_func`: a group's prompt is read once."""
+"""TRL's `rollout_func` and reward function: who samples in training, and what is correct."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError
-from crt.sampling.hf import sample
+from crt.grading.grader import Grader
+from crt.sampling.base import Sampling, sample_in_process
+from crt.sampling.models import LoadedModel
+from crt.sampling.policy import Response, decode_response, grade_responses, mix_seeds
+from crt.types import Problem, Rollout, Verdict
 
 WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
+
+
+class Correctness:
+    """The reward function: is the response correct? `rollouts` are those of its last call."""
+
+    __name__ = "correct"
+
+    def __init__(
+        self,
+        policy: LoadedModel,
+        grader: Grader,
+        problems: Sequence[Problem],
+        prompts: Sequence[Prompt],
+    ) -> None:
+        self.tokenizer: Any = policy.tokenizer
+        self.grader = grader
+        self.eos_token_ids = {*policy.files.eos_token_ids, self.tokenizer.pad_token_id}
+        self.opens_thinking = {prompt.problem_id: prompt.opens_thinking for prompt in prompts}
+        self.problems = {problem.id: problem for problem in problems}
+        self.rollouts: list[Rollout] = []
+
+    def __call__(self, completion_ids: Any, problem_id: Any, **_: Any) -> list[float | None]:
+        """1 for correct, 0 for wrong or no answer, None for what could not be graded."""
+        responses = [
+            [
+                Response(
+                    decode_response(self.tokenizer, token_ids, self.eos_token_ids),
+                    len(token_ids),
+                    "eos" if token_ids[-1] in self.eos_token_ids else "length",
+                    self.opens_thinking[name],
+                )
+            ]
+            for token_ids, name in zip(completion_ids, problem_id, strict=True)
+        ]
+        problems = [self.problems[name] for name in problem_id]
+        self.rollouts = grade_responses(problems, responses, self.grader)
+        return [reward_of(rollout.verdict) for rollout in self.rollouts]
+
+
+def reward_of(verdict: Verdict) -> float | None:
+    """As a reward function says it."""
+    return None if verdict is Verdict.UNGRADED else float(verdict is Verdict.CORRECT)
+
+
+class FastRollouts:
+    """Samples by the policy's weights; what is drawn depends on seed, step and prompt alone.
+
+    `model` says in which form; without it the policy is sampled as it is. With `frozen` it is that
+    model that is sampled, whatever the policy has become.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Prompt],
+        seed: int,
+        max_tokens: int,
+        top_p: float,
+        model: "SamplingModel | None" = None,
+        frozen: PreTrainedModel | None = None,
+    ) -> None:
+        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+        self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
+        self.model, self.frozen = model, frozen
+
+    def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
+        """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
+        prompts = [self.token_ids[_key(message)] for message in messages]
+        samples = sample_in_process(
+            self._model(trainer),
+            prompts,
+            trainer.eos_token_ids,
+            Sampling(self.max_tokens, trainer.temperature, self.top_p),
+            mix_seeds(self.seed, trainer.state.global_step),
+            first_index=trainer.accelerator.process_index * len(prompts) % trainer.num_generations,
+        )
+        return {
+            "prompt_ids": prompts,
+            "completion_ids": [sample.tokens for sample in samples],
+            "logprobs": [sample.logprobs for sample in samples],
+        }
+
+    def _model(self, trainer: GRPOTrainer) -> Any:
+        if self.frozen is not None:
+            return self.frozen.to(trainer.accelerator.device)  # pyright: ignore[reportArgumentType]
+        if self.model is not None:
+            return self.model.current(trainer)
+        return trainer.accelerator.unwrap_model(trainer.model)
+
+
+class VllmRollouts:
+    """vLLM as TRL runs it, after our own prompts: TRL would render them by its own settings."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+
+    def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
+        """TRL has given vLLM the policy's weights before it asks."""
+        engine: Any = trainer.vllm_generation
+        prompts = [self.token_ids[_key(message)] for message in messages]
+        _, completion_ids, logprobs, _ = engine.generate(
+            prompts=prompts, images=None, num_generations=trainer.num_generations
+        )
+        return {
+            "prompt_ids": prompts,
+            "completion_ids": completion_ids,
+            "logprobs": [[candidates[0] for candidates in tokens] for tokens in logprobs],
+        }
+
+
+def _key(messages: Any) -> str:
+    """Messages, or a plain text, as something to look up."""
+    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])
 
 
 class SamplingModel:
@@ -68,89 +182,3 @@ def full_parameters(trainer: GRPOTrainer) -> Iterator[tuple[str, torch.Tensor]]:
             for wrapper in WRAPPERS:
                 name = name.replace(wrapper, "")
             yield name, weight.full_tensor() if hasattr(weight, "full_tensor") else weight
-
-
-class FastRollouts:
-    """Samples by the policy's weights; what a step samples depends on seed and step alone.
-
-    `model` says in which form; without it the policy is sampled as it is. With `frozen` it is that
-    model that is sampled, whatever the policy has become.
-    """
-
-    def __init__(
-        self,
-        prompts: Sequence[Prompt],
-        seed: int,
-        max_tokens: int,
-        top_p: float,
-        model: SamplingModel | None = None,
-        frozen: PreTrainedModel | None = None,
-    ) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
-        self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
-        self.model, self.frozen = model, frozen
-
-    def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
-        """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
-        prompts = [self.token_ids[_key(each)] for each in messages]
-        groups = [len(list(group)) for _, group in groupby(prompts)]
-        num_samples = groups[0] if len(set(groups)) == 1 else 1
-        if self.frozen is not None:
-            model: Any = self.frozen.to(trainer.accelerator.device)  # pyright: ignore[reportArgumentType]
-        elif self.model is not None:
-            model = self.model.current(trainer)
-        else:
-            model = trainer.accelerator.unwrap_model(trainer.model)
-        was_training = model.training
-        model.eval()
-        rollouts = sample(
-            model,
-            prompts[::num_samples],
-            num_samples,
-            self.max_tokens,
-            trainer.eos_token_ids,
-            generator=self._generator(trainer.state.global_step, trainer.accelerator.process_index),
-            temperature=trainer.temperature,
-            top_p=self.top_p,
-        )
-        model.train(was_training)
-        flat = [one for group in rollouts for one in group]
-        return {
-            "prompt_ids": prompts,
-            "completion_ids": [one.tokens for one in flat],
-            "logprobs": [one.logprobs for one in flat],
-        }
-
-    def _generator(self, step: int, rank: int) -> torch.Generator:
-        return generator_for(self.seed, step, rank)
-
-
-class VllmRollouts:
-    """vLLM as TRL runs it, after our own prompts: TRL would render them by its own settings."""
-
-    def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
-
-    def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
-        """TRL has given vLLM the policy's weights before it asks."""
-        engine: Any = trainer.vllm_generation
-        prompts = [self.token_ids[_key(each)] for each in messages]
-        _, tokens, logprobs, _ = engine.generate(
-            prompts=prompts, images=None, num_generations=trainer.num_generations
-        )
-        return {
-            "prompt_ids": prompts,
-            "completion_ids": tokens,
-            "logprobs": [[of_token[0] for of_token in each] for each in logprobs],
-        }
-
-
-def generator_for(*seeds: int) -> torch.Generator:
-    """A stream of its own for every combination of seeds."""
-    mixed = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
-
-
-def _key(messages: Any) -> str:
-    """Messages, or a plain text, as something to look up."""
-    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])

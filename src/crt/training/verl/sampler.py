@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from crt.errors import EngineError
-from crt.sampling.base import Sampling, own_seeds
+from crt.sampling.base import Sampling, prompt_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import Dtype, LoadedModel, base_of, load_model, model_files, model_folder
 from crt.training.verl.overrides import Overrides, compose_config
@@ -39,7 +39,7 @@ class ClusterSampler:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
         requests = [
             (list(ids), (own + copy) % LARGEST_SEED)
-            for ids, own in zip(prompts, own_seeds(prompts, seed), strict=True)
+            for ids, own in zip(prompts, prompt_seeds(prompts, seed), strict=True)
             for copy in range(num_samples)
         ]
         try:

@@ -3,8 +3,12 @@
 import pytest
 import torch
 
-from crt.training.trl.logprobs import logprobs_and_entropies, shares
-from crt.training.trl.prefix_tree import parts_of, tree_of
+from crt.training.trl.prefix_tree import (
+    attention_blocks,
+    build_tree,
+    completion_logprobs,
+    tree_fits,
+)
 from tests.support.small_models import END, gpt2, latent, lively, llama, qwen, seeded
 
 ROWS = [
@@ -27,7 +31,7 @@ def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_every_beginning_is_one_node():
     # a b c | a b d | a b | e: nodes in sorted order are a, b, c, d, e
-    tree = tree_of(*padded([[5, 6, 7], [5, 6, 8], [5, 6], [9]]))
+    tree = build_tree(*padded([[5, 6, 7], [5, 6, 8], [5, 6], [9]]))
     assert tree.token.tolist() == [5, 6, 7, 8, 9]
     assert tree.depth.tolist() == [0, 1, 2, 2, 0]
     assert tree.parent.tolist() == [0, 0, 1, 1, 4]
@@ -42,7 +46,7 @@ def test_nodes_are_the_distinct_beginnings_of_any_rows():
             torch.randint(0, 3, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
         ]
         ids, length = padded(rows)
-        tree = tree_of(ids, length)
+        tree = build_tree(ids, length)
         begun = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
         assert len(tree.token) == len(begun)
         for k, row in enumerate(rows):
@@ -57,12 +61,12 @@ def test_nodes_ask_themselves_and_each_of_their_ancestors_once():
         rows = [
             torch.randint(0, 2, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
         ]
-        tree = tree_of(*padded(rows))
+        tree = build_tree(*padded(rows))
         nodes = len(tree.token)
         asked = torch.zeros(nodes, nodes, dtype=torch.long)
-        for part in parts_of(tree):
-            block = torch.ones_like(asked[part.asking, part.asked])
-            asked[part.asking, part.asked] += block.tril() if part.causal else block
+        for part in attention_blocks(tree):
+            block = torch.ones_like(asked[part.query, part.key])
+            asked[part.query, part.key] += block.tril() if part.causal else block
         expected = torch.zeros_like(asked)
         for node in range(nodes):
             expected[node, node] = 1
@@ -73,10 +77,10 @@ def test_nodes_ask_themselves_and_each_of_their_ancestors_once():
 
 def test_what_a_row_adds_is_one_branch():
     # 3 4 5 6 in common, then three ends
-    tree = tree_of(*padded([[3, 4, 5, 6, 7], [3, 4, 5, 6, 8, 9], [3, 4, 5, 6, 9]]))
+    tree = build_tree(*padded([[3, 4, 5, 6, 7], [3, 4, 5, 6, 8, 9], [3, 4, 5, 6, 9]]))
     told = [
-        (part.asking.start, part.asking.stop, part.asked.start, part.asked.stop)
-        for part in parts_of(tree)
+        (part.query.start, part.query.stop, part.key.start, part.key.stop)
+        for part in attention_blocks(tree)
     ]
     assert told == [(0, 5, 0, 5), (5, 7, 5, 7), (7, 8, 7, 8), (5, 8, 0, 4)]
 
@@ -87,11 +91,12 @@ def test_the_same_as_row_by_row(maker, temperature):
     model = lively(maker)
     ids, length = padded(ROWS)
     kept = ids.shape[1] - PROMPT
-    assert shares(model, ids.numel())
+    assert tree_fits(model, ids.numel())
     weight = torch.randn(len(ROWS), kept, generator=seeded())
     weight[torch.arange(kept) >= (length - PROMPT)[:, None]] = 0
 
-    said, entropy = logprobs_and_entropies(model, ids, length, kept, temperature)
+    mask = torch.arange(ids.shape[1]) < length[:, None]
+    said, entropy = completion_logprobs(model, ids, mask.long(), kept, temperature)
     (said * weight).sum().backward()
     ours = [parameter.grad.clone() for parameter in model.parameters()]
     assert model.config._attn_implementation == "sdpa"  # as it was
@@ -115,7 +120,8 @@ def test_what_rows_have_in_common_is_computed_once():
         lambda _, args, given: computed.append(given["input_ids"].numel()), with_kwargs=True
     )
     ids, length = padded(ROWS)
-    said, _ = logprobs_and_entropies(model, ids, length, ids.shape[1] - PROMPT, 1.0)
+    mask = (torch.arange(ids.shape[1]) < length[:, None]).long()
+    said, _ = completion_logprobs(model, ids, mask, ids.shape[1] - PROMPT, 1.0)
     hook.remove()
     # 5 of the first row, 3 more of the second and 3 of the last: their ends are not asked
     assert computed == [5 + 3 + 3]
@@ -125,20 +131,18 @@ def test_what_rows_have_in_common_is_computed_once():
 def test_with_dropout_rows_are_read_one_by_one():
     """What is in common would be dropped in common."""
     model = lively(gpt2)
-    assert shares(model, 100)
-    assert not shares(model.train(), 100)
+    assert tree_fits(model, 100)
+    assert not tree_fits(model.train(), 100)
 
 
 def test_keys_and_values_of_two_sizes_go_row_by_row():
     model = lively(latent)
-    ids, length = padded(ROWS)
-    assert not shares(model, ids.numel())
-    said, _ = logprobs_and_entropies(model, ids, length, ids.shape[1] - PROMPT, 1.0)
-    assert said.shape == (len(ROWS), ids.shape[1] - PROMPT)
+    ids, _ = padded(ROWS)
+    assert not tree_fits(model, ids.numel())
 
 
 def test_gradient_checkpointing_goes_row_by_row():
     """It would attend once more when the tree is gone."""
     model = lively(llama).train()
     model.gradient_checkpointing_enable()
-    assert not shares(model, 100)
+    assert not tree_fits(model, 100)

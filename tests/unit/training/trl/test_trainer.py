@@ -20,12 +20,12 @@ from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Short
 from crt.algorithm.step import signal
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError, DataError
-from crt.training.trl import logprobs
-from crt.training.trl import trainer as local
-from crt.training.trl.logprobs import fits
-from crt.training.trl.micro_batches import left_aligned, packed, said_once
+from crt.training.trl import prefix_tree
+from crt.training.trl.prefix_tree import tree_fits
 from crt.training.trl.rollouts import FastRollouts
 from crt.training.trl.trainer import CRTTrainer
+from crt.training.trl.unpadded import UnpaddedGRPOTrainer, regroup
+from crt.types import Verdict
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
@@ -143,12 +143,15 @@ def test_the_advantages_are_those_of_the_core(tmp_path, tokenizer):
     seen = []
     one = trainer(tmp_path, tokenizer, Shorten(), reference(1.0), 1, on_step=seen.append)
     one.train()
-    generated, rewards = one._generated, one._rewards
-    ids = tuple(name for name, _, _ in generated[::GROUP])
-    correct = rewards.numpy().reshape(-1, GROUP)
-    cut = np.array([cut for _, _, cut in generated]).reshape(-1, GROUP)
-    length = np.array([n for _, n, _ in generated]).reshape(-1, GROUP)
-    batch = Batch(ids, (correct == 1) & ~cut, length, cut)
+    ids = tuple(rollout.problem_id for rollout in one.rollouts[::GROUP])
+
+    def column(values):
+        return np.array(list(values)).reshape(-1, GROUP)
+
+    correct = column(rollout.verdict is Verdict.CORRECT for rollout in one.rollouts)
+    cut = column(rollout.stop == "length" for rollout in one.rollouts)
+    length = column(rollout.length for rollout in one.rollouts)
+    batch = Batch(ids, correct & ~cut, length, cut)
     expected, _ = signal(Shorten(), batch, reference(1.0))
     assert np.array_equal(seen[0].signal.advantages, expected.advantages)
     assert list(one._logs["advantages"]) == pytest.approx(expected.advantages.reshape(-1).tolist())
@@ -234,7 +237,7 @@ def test_a_reward_that_is_no_verdict_is_refused(tmp_path, tokenizer):
 
 
 def test_more_than_one_update_a_batch_is_refused(tmp_path, tokenizer):
-    with pytest.raises(ConfigError, match="decides once a batch"):
+    with pytest.raises(ConfigError, match="decides once per batch"):
         trainer(tmp_path, tokenizer, Shorten(), num_iterations=2)
 
 
@@ -246,7 +249,7 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective)
     for pack in (True, False):
         one = trainer(tmp_path, tokenizer, objective, steps=1, learning_rate=0.0, beta=0.5)
         if not pack:
-            stock = super(CRTTrainer, one)
+            stock = super(UnpaddedGRPOTrainer, one)
             one._prepare_inputs = stock._prepare_inputs
             one._get_per_token_logps_and_entropies = stock._get_per_token_logps_and_entropies
         kept = []
@@ -265,7 +268,7 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective)
         assert with_packing == pytest.approx(without, abs=1e-6)
 
 
-def test_packed_rows_are_sorted_and_cut():
+def test_regrouped_rows_are_sorted_and_cut():
     def row(prompt: int, completion: int):
         mask = lambda n, width: torch.arange(width) < n  # noqa: E731
         return mask(prompt, 6).flip(0).long(), mask(completion, 8).long()
@@ -283,53 +286,13 @@ def test_packed_rows_are_sorted_and_cut():
         {k: v[:2] if v.ndim else v for k, v in batch.items()},
         {k: v[2:] if v.ndim else v for k, v in batch.items()},
     ]
-    small, large = packed(halves, alike=False)
+    small, large = regroup(halves, by_prefix=False)
     assert small["advantages"].tolist() == [3.0, 4.0]  # the masked row first, then the shortest
     assert small["completion_ids"].shape == (2, 2) and small["prompt_ids"].shape == (2, 3)
     assert large["advantages"].tolist() == [2.0, 1.0]
     assert large["completion_ids"].shape == (2, 8)
     assert small["completion_ids"][1].tolist() == batch["completion_ids"][3, :2].tolist()
     assert math.isclose(small["num_items_in_batch"], 13)
-
-
-def test_what_is_said_twice_is_trained_on_once_with_its_weight():
-    batch = {
-        "prompt_ids": torch.tensor([[5, 6]] * 4 + [[5, 7]]),
-        "completion_ids": torch.tensor([[3, 1], [4, 1], [3, 1], [3, 1], [3, 1]]),
-        "completion_mask": torch.ones(5, 2, dtype=torch.long),
-        "advantages": torch.tensor([0.5, -1.0, 0.5, 0.25, 0.5]),
-    }
-    once = said_once(batch)
-    # The third row is the first again; the fourth has another advantage, the fifth another prompt.
-    assert once["completion_mask"][:, 0].tolist() == [1, 1, 0, 1, 1]
-    assert once["tool_mask"].tolist() == [[2, 2], [1, 1], [0, 0], [1, 1], [1, 1]]
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_saying_it_once_changes_neither_weights_nor_figures(tmp_path, tokenizer, monkeypatch, beta):
-    tiny_model().save_pretrained(tmp_path / "reference")
-    runs, spared = [], []
-
-    def counting(batch):
-        merged = said_once(batch)
-        rows = [b["completion_mask"].any(1).sum() for b in (batch, merged)]
-        spared.append(int(rows[0] - rows[1]))
-        return merged
-
-    for merge in (counting, lambda batch: batch):
-        monkeypatch.setattr(local, "said_once", merge)
-        one = trainer(
-            tmp_path, tokenizer, AccuracyOnly(), steps=2, beta=beta,
-            max_completion_length=2, truncated_as="grade", num_generations=32,
-            gradient_accumulation_steps=1, per_device_train_batch_size=PROBLEMS * 32,
-        )  # fmt: skip
-        one.train()
-        weights = torch.cat([p.detach().flatten() for p in one.model.parameters()])
-        runs.append((weights, [row["entropy"] for row in one.state.log_history[:2]]))
-    assert sum(spared) > 0
-    (weights, entropy), (others, other_entropy) = runs
-    torch.testing.assert_close(weights, others, atol=1e-5, rtol=0)
-    assert entropy == pytest.approx(other_entropy, abs=1e-5)
 
 
 def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
@@ -346,18 +309,18 @@ def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
     assert one.state.log_history[0]["entropy"] > 2.0  # ln 13 is 2.56, and the model is indifferent
 
 
-@pytest.mark.parametrize("whole_logits", [True, False], ids=["whole", "tiles"])
+@pytest.mark.parametrize("max_logits", [2**26, 0], ids=["tree", "tiles"])
 def test_a_batch_without_completions_costs_next_to_nothing(
-    tmp_path, tokenizer, monkeypatch, whole_logits
+    tmp_path, tokenizer, monkeypatch, max_logits
 ):
-    monkeypatch.setattr(logprobs, "FEW_LOGITS", 2**26 if whole_logits else 0)
+    monkeypatch.setattr(prefix_tree, "MAX_LOGITS", max_logits)
     batch = {
         "prompt_ids": torch.full((3, 5), 4),
         "prompt_mask": torch.ones(3, 5, dtype=torch.long),
         "completion_ids": torch.full((3, 9), 5),
         "completion_mask": torch.zeros(3, 9, dtype=torch.long),
     }
-    (cut,) = packed([batch], alike=True)
+    (cut,) = regroup([batch], by_prefix=True)
     assert cut["prompt_ids"].shape == (3, 1) and cut["completion_ids"].shape == (3, 2)
     made = trainer(tmp_path, tokenizer, AccuracyOnly())
     ids = torch.cat([cut["prompt_ids"], cut["completion_ids"]], 1)
@@ -370,13 +333,9 @@ def test_a_batch_without_completions_costs_next_to_nothing(
     assert all(p.grad is None or not p.grad.any() for p in made.model.parameters())
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer, monkeypatch, shared):
+def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     # Prompts of 1 to 3 tokens padded to 4, completions of 1 to 5 padded to 6: the log-probabilities
     # are those of the padded pass, and fewer positions are computed.
-    if not shared:
-        monkeypatch.setattr(local, "shares", lambda *_: False)
-        monkeypatch.setattr(logprobs, "shares", lambda *_: False)
     made = trainer(tmp_path, tokenizer, AccuracyOnly(), reference(0.5))
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, len(WORDS), (6, 10), generator=generator)
@@ -390,20 +349,19 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer, monk
     with torch.no_grad():
         ours, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, 6, 2)
         spared = sum(computed)
-        theirs, _, _ = super(CRTTrainer, made)._get_per_token_logps_and_entropies(
+        theirs, _, _ = super(UnpaddedGRPOTrainer, made)._get_per_token_logps_and_entropies(
             made.model, ids, mask, 6, 2
         )
     hook.remove()
     inside = mask[:, 4:].bool()
     assert torch.allclose(ours[inside], theirs[inside], atol=1e-6)
-    # Node by node there is no padding, and nothing is asked after a row's last token; else sorted
-    # by length, in twos: 2 and 4 tokens, 4 and 6, …
-    assert spared == (int(mask.sum()) - len(ids) if shared else 2 * (4 + 6 + 6))
+    # Node by node there is no padding, and nothing is predicted after a row's last token.
+    assert spared == int(mask.sum()) - len(ids)
     assert sum(computed) - spared == 60
 
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["whole", "lora"])
-def test_whole_logits_say_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapter):
+def test_the_tree_says_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapter):
     """Log-probabilities, entropies and gradients are TRL's, at the trainer's temperature."""
     lora = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False) if adapter else None
     made = trainer(tmp_path, tokenizer, AccuracyOnly(), temperature=0.7, peft_config=lora)
@@ -413,8 +371,8 @@ def test_whole_logits_say_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapt
     inside = mask[:, 3:].bool()
     found = []
     for few in (2**26, 0):
-        monkeypatch.setattr(logprobs, "FEW_LOGITS", few)
-        assert fits(made.model, 12) is bool(few)
+        monkeypatch.setattr(prefix_tree, "MAX_LOGITS", few)
+        assert tree_fits(made.model, 12) is bool(few)
         said, entropy, _ = made._get_per_token_logps_and_entropies(
             made.model, ids, mask, 4, compute_entropy=True
         )
@@ -430,23 +388,8 @@ def test_whole_logits_say_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapt
 
 
 def test_long_rows_of_a_large_vocabulary_go_in_tiles():
-    model = tiny_model()
-    assert fits(model, 2**26 // len(WORDS)) and not fits(model, 2**26 // len(WORDS) + 1)
-
-
-def test_rows_at_the_left_edge_say_the_same():
-    # Prompts of 2 and 4 tokens, completions of 3 and 1, and one that is masked whole.
-    ids = torch.tensor(
-        [[0, 0, 5, 6, 7, 8, 9, 0], [1, 2, 3, 4, 5, 0, 0, 0], [0, 0, 0, 4, 9, 9, 9, 9]]
-    )
-    mask = torch.tensor(
-        [[0, 0, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]]
-    )
-    rows = left_aligned(ids, mask, 4)
-    assert rows.ids[:2].tolist() == [[5, 6, 7, 8, 9], [1, 2, 3, 4, 5]]
-    assert rows.kept == 4  # the shortest prompt has one token
-    completions = rows.completions(rows.ids[:, -rows.kept :])
-    assert completions[0, :3].tolist() == [7, 8, 9] and completions[1, :1].tolist() == [5]
+    model, most = tiny_model(), prefix_tree.MAX_LOGITS // len(WORDS)
+    assert tree_fits(model, most) and not tree_fits(model, most + 1)
 
 
 def test_small_numbers_are_flushed_in_a_step_and_not_after_it(tmp_path, tokenizer):
@@ -492,7 +435,7 @@ def test_the_weight_of_vllms_responses_is_shown_by_length(tmp_path, tokenizer):
     steps = []
     one = trainer(tmp_path, tokenizer, Shorten(), reference(1.0), 1, on_step=steps.append)
     one.train()
-    lengths = [length for _, length, _ in one._generated]
+    lengths = [rollout.length for rollout in one.rollouts]
     longest = torch.tensor([length == max(lengths) for length in lengths])
     mask = torch.ones(len(lengths), 3)
     ratio = torch.where(longest[:, None], torch.tensor([0.5, 0.5, 0.8]), torch.ones(3))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
@@ -44,10 +43,9 @@ def through_trl(objective, frozen: Batch, estimator, truncated_as, budget=None):
     trainer = CRTTrainer.__new__(CRTTrainer)  # the model and the data have no part in it
     trainer.objective, trainer.reference = objective, frozen.select
     trainer.estimator, trainer.truncated_as = estimator, truncated_as
-    trainer._generated = [(r.problem_id, r.length, r.stop == "length") for r in rollouts()]
-    trainer._rewards = torch.tensor([float(one) for group in CORRECT for one in group])
-    trainer._budgets = [budget] * 12
-    return trainer._decide()[0].reshape(-1), trainer.objective
+    trainer.rollouts = rollouts(budget)
+    trainer._decide()
+    return trainer.advantages.reshape(-1), trainer.objective
 
 
 @pytest.mark.parametrize("truncated_as", ["wrong", "grade", "mask"])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from trained import rows, same, train, weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
@@ -22,6 +21,7 @@ from crt.training.context import RunContext
 from crt.training.stage import Stage, problem_order, prompts_of
 from crt.training.trl.rollouts import FastRollouts
 from crt.training.trl.trainer import CRTTrainer
+from tests.support.trained import rows, same, train, weights
 
 METHOD = re.compile(r"\[method\].*?(?=\[schedule\])", re.DOTALL)
 

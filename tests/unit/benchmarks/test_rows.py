@@ -5,7 +5,7 @@ import pytest
 from harness.page import BEGIN, END
 from rows import NAMES, ROWS, chosen
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def test_a_name_chooses_a_row_or_all_that_begin_with_it():

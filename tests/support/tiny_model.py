@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -112,3 +113,9 @@ def make_tiny(folder: Path) -> Path:
     recipe = RECIPE.format(model=folder / "model", data=folder / "data.jsonl")
     (folder / "recipe.toml").write_text(recipe)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    """A folder with `model/`, `data.jsonl` and `recipe.toml`."""
+    return make_tiny(tmp_path_factory.mktemp("tiny"))

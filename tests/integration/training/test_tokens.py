@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from trained import rows, train
 
 from crt.cli import main
 from crt.run import Run
 from crt.training.stage import Budget, generated
+from tests.support.trained import rows, train
 
 TOKENS = 500  # a step of the tiny model is 16 responses of at most 10 tokens
 RECIPE = "tokens.toml"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from trained import rows, same, train
 
 from crt.run import Run
+from tests.support.trained import rows, same, train
 
 LORA = ("[prompt]", "lora.rank = 2\n[prompt]")
 FRESH = ("[reference]", '[reference]\nmode = "fresh"')

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_model import make_inclined
-from trained import Done, rows, train
 
 from crt.run import Run
+from tests.support.tiny_model import make_inclined
+from tests.support.trained import Done, rows, train
 
 RECIPE = """
 name = "alarmed"

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from tiny_model import BOXES, WORDS
 
 from crt.run import Run
+from tests.support.tiny_model import BOXES, WORDS
 
 LOADED = [
     "crt.commands.train",

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from trained import train
 
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training.context import RunContext
+from tests.support.trained import train
 
 SMALL = ("--set", "model.dtype=bfloat16", "--set", "optim.learning_rate=1e-6",
          "--set", "schedule.steps=6")  # fmt: skip

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_model import make_inclined
 
 from crt.algorithm.batch import Batch
 from crt.cli import main
 from crt.errors import ConfigError
 from crt.recipes import config_of
 from crt.training.preflight import check_reference, warnings
+from tests.support.tiny_model import make_inclined
 
 
 def config(**changes):

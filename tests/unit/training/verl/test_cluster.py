@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tiny_model import make_model
 
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import Shorten
@@ -24,6 +23,7 @@ from crt.training.verl.data import StageFolder, rows_of, write_parquet
 from crt.training.verl.fit import BACKEND, Follower, check, folder_of, left_at, prepare, sampler_of
 from crt.training.verl.recorder import ClusterRecorder
 from crt.types import Problem, Rollout, Verdict
+from tests.support.tiny_model import make_model
 
 METRICS = {
     "actor/pg_loss": 0.25,

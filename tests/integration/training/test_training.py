@@ -7,7 +7,6 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
-from trained import rows, same, train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from crt.algorithm.two_stage import EQUALLY_SHORT
@@ -19,6 +18,7 @@ from crt.training import train as stages
 from crt.training.context import RunContext
 from crt.training.launch import recommendation
 from crt.training.validation import FINAL_DRAW, confirm, graded
+from tests.support.trained import rows, same, train
 
 
 @pytest.fixture(scope="module")
