@@ -1,39 +1,45 @@
 """What is used of verl is there, and every override is one that verl knows."""
 
+import asyncio
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.recipes import load_recipe
-from crt.training.verl.folder import Folder
-from crt.training.verl.overrides import Course, Model, sampling, training
-from crt.training.verl.sampler import composed
+from crt.run import Run
+from crt.sampling.models import model_files
+from crt.training.stage import Stage
+from crt.training.verl.data import StageFolder
+from crt.training.verl.overrides import Model, compose_config, sampling, training
+from crt.types import Verdict
 
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
-FOLDER = Folder(Path("/runs/x/state/stage1"))
+FOLDER = StageFolder(Path("/runs/x/state/stage1"))
 
 
 @pytest.mark.parametrize("objective", [Shorten(slack="auto"), Refine(), PrimalDual()])
 def test_verl_knows_every_override(objective):
     config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
     saved = FOLDER.saved / "global_step_10"
-    course = Course(1, objective, 81, saved)
-    found = composed(training(config, Path("/runs/x"), FOLDER, course, MODEL))
+    stage = Stage(1, objective, "m", 0, 81)
+    found = compose_config(training(config, Path("/runs/x"), FOLDER, stage, MODEL, saved))
     assert found.trainer.v1.trainer_mode == "crt" and found.trainer.nnodes == 8
-    assert found.actor_rollout_ref.rollout.n == 16 and found.crt.ends == [7, 9]
+    assert found.actor_rollout_ref.rollout.n == 16 and found.crt.eos_token_ids == [7, 9]
     assert found.actor_rollout_ref.actor.optim.lr == config.optim.learning_rate
     assert found.trainer.resume_from_path == str(saved)
-    assert found.reward.reward_manager.module.path == "pkg://crt.training.verl.reward"
+    assert found.reward.reward_manager.module.path == "pkg://crt.training.verl.trainer"
 
 
 def test_verl_knows_every_override_of_the_sampler():
     config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
-    found = composed(sampling(config, MODEL))
+    found = compose_config(sampling(config, MODEL))
     assert found.actor_rollout_ref.rollout.load_format == "auto"
     assert found.actor_rollout_ref.rollout.nnodes == 8
 
@@ -45,23 +51,52 @@ def test_the_trainers_hooks_have_these_signatures():
         assert list(inspect.signature(getattr(Trainer, name)).parameters) == [
             "self", "batch", "metrics",
         ]  # fmt: skip
-    for name in ("on_step_end", "_save_checkpoint", "_load_checkpoint", "_init_dataloader"):
+    for name in ("on_step_end", "_save_checkpoint", "_load_checkpoint"):
         assert list(inspect.signature(getattr(Trainer, name)).parameters) == ["self"]
     loop = inspect.getsource(Trainer.fit)
     # saved and measured in on_step_end; ended by lowering the number of steps
     assert "self.on_step_end()" in loop and "self.global_steps <= self.total_training_steps" in loop
 
 
-def test_the_plugin_is_registered_under_its_name():
+def test_verl_finds_the_trainer_and_the_agent_loop_by_name():
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    import crt.training.verl.plugin as plugin
+    from crt.training.verl.trainer import ClusterTrainer
 
-    assert get_trainer_cls("crt") is plugin.RunTrainer
+    assert get_trainer_cls("crt") is ClusterTrainer
+    assert _agent_loop_registry["crt"] == {"_target_": "crt.training.verl.trainer.PromptAgent"}
+
+
+def test_a_response_is_decoded_graded_and_comes_back_as_a_rollout(tmp_path):
+    from omegaconf import OmegaConf
+
+    from crt.training.verl.trainer import Correctness, rollout_of
+
+    files = model_files("pocket")
+    Run.create(tmp_path / "run", load_recipe(Path(__file__).parent / "pocket.toml"))
+    model = {"path": str(files.folder), "trust_remote_code": False}
+    own = {"run": str(tmp_path / "run"), "eos_token_ids": list(files.eos_token_ids)}
+    config = OmegaConf.create({"crt": own, "actor_rollout_ref": {"model": model}})
+    text = r"so \boxed{7}"
+    tokens = files.tokenizer.encode(text, add_special_tokens=False)
+    text = files.tokenizer.decode(tokens)
+    problem = {"problem_id": "p", "question": "?", "answer": "7", "options": [], "tolerance": None}
+    info = {**problem, "budget": 30, "opens_thinking": False}
+    manager = Correctness(config, None, None)
+    for ids, stop in [([*tokens, files.eos_token_ids[0]], "eos"), (tokens, "length")]:
+        item = SimpleNamespace(
+            batch={"responses": torch.tensor(ids)}, non_tensor_batch={"extra_info": info}
+        )
+        reward = asyncio.run(manager.run_single([item]))
+        rollout = rollout_of({"reward_extra_info": reward["reward_extra_info"]})
+        assert reward["reward_score"] == 1.0 and rollout.verdict is Verdict.CORRECT
+        assert (rollout.problem_id, rollout.text, rollout.budget) == ("p", text, 30)
+        assert (rollout.length, rollout.stop) == (len(ids), stop)
+    manager.grader.close()
 
 
 def test_the_kl_has_the_value_of_k3_and_the_gradient_of_the_kl():
-    import torch
     from verl.trainer.ppo.core_algos import kl_penalty
 
     now = torch.tensor([-1.0, -2.0], requires_grad=True)

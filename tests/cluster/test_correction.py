@@ -15,11 +15,11 @@ from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import Shorten
 from crt.algorithm.step import Step
 from crt.recipes import load_recipe
-from crt.training.verl.folder import Folder
-from crt.training.verl.hook import Decided, Row, decided, reference_columns
-from crt.training.verl.overrides import Course, Model, training
-from crt.training.verl.sampler import composed
-from crt.types import Verdict
+from crt.training.stage import Stage
+from crt.training.verl.advantages import BatchAdvantages, decide_batch, reference_columns
+from crt.training.verl.data import StageFolder
+from crt.training.verl.overrides import Model, compose_config, training
+from crt.types import Rollout, Verdict
 
 MODEL = Model(Path("/models/base"), "float32", 300, (7,))
 REFERENCE = Batch(("a",), [[1, 1]], [[20, 30]])
@@ -28,8 +28,8 @@ RATIOS = [[1.0, 3.0], [0.5, 1.0, 1.0], [1.0], [4.0]]  # the trainer's probabilit
 
 def composed_config(*changes: str) -> Any:
     recipe = load_recipe(Path(__file__).parent / "pocket.toml", list(changes))
-    course = Course(1, Shorten(), 1)
-    return composed(training(recipe, Path("/run"), Folder(Path("/run")), course, MODEL))
+    stage, folder = Stage(1, Shorten(), "m", 0, 1), StageFolder(Path("/run"))
+    return compose_config(training(recipe, Path("/run"), folder, stage, MODEL))
 
 
 def nested(rows: list[list[float]]) -> torch.Tensor:
@@ -48,8 +48,9 @@ def fields(correction: Any) -> tuple[Any, Any, Any]:
         },
         batch_size=4,
     )
-    decided = Decided([1.0, -1.0, 0.0, 0.5], [False, False, True, False], Step(None, ()))
-    return loss_fields(data, decided, correction)
+    masked = [False, False, True, False]
+    advantages = BatchAdvantages([1.0, -1.0, 0.0, 0.5], masked, Step(None, ()))
+    return loss_fields(data, advantages, correction)
 
 
 def values(tensor: torch.Tensor) -> list[list[float]]:
@@ -108,18 +109,18 @@ def test_the_loss_is_weighed_token_by_token():
 
 
 def test_the_step_shows_the_weight_of_each_length_without_the_rows_that_verl_added():
-    from crt.training.verl.trainer import with_weights
+    from crt.training.verl.trainer import add_weight_by_length
 
-    info = {"problem_id": "a", "budget": None, **reference_columns(REFERENCE, "a")}
-    rows = [Row(info, "", tokens, "eos", Verdict.WRONG, None) for tokens in (40, 10, 30, 20)]
-    found, _ = decided(Shorten(), [*rows, None], 4)
-    weighed = with_weights(found, [*rows, None], [0.4, 1.0, 0.6, 0.8, 7.0])
-    assert weighed.step.signal is not None
-    assert weighed.step.signal.row["weight_by_length"] == [1.0, 0.8, 0.6, 0.4]
+    rollouts = [Rollout("a", "", length, "eos", Verdict.WRONG) for length in (40, 10, 30, 20)]
+    reference = {"a": reference_columns(REFERENCE, "a")}
+    found, _ = decide_batch(Shorten(), [*rollouts, None], reference, 4)
+    add_weight_by_length(found.step, [*rollouts, None], [0.4, 1.0, 0.6, 0.8, 7.0])
+    assert found.step.signal is not None
+    assert found.step.signal.row["weight_by_length"] == [1.0, 0.8, 0.6, 0.4]
 
 
-def test_entropy_and_kl_are_of_the_tokens_that_are_trained_on():
-    from crt.training.verl.trainer import trained_on
+def test_entropy_and_kl_are_of_the_tokens_that_are_token_metrics():
+    from crt.training.verl.trainer import token_metrics
 
     data = TensorDict(
         {
@@ -130,6 +131,6 @@ def test_entropy_and_kl_are_of_the_tokens_that_are_trained_on():
         batch_size=2,
     )
     # k3 of the second token: exp(1) − 1 − 1
-    figures = trained_on(data, nested([[1, 1], [0]]))
-    assert figures == pytest.approx({"crt/entropy": 0.3, "crt/kl": (math.e - 2) / 2}, rel=1e-5)
-    assert trained_on(data, nested([[0, 0], [0]])) == {}
+    metrics = token_metrics(data, nested([[1, 1], [0]]))
+    assert metrics == pytest.approx({"crt/entropy": 0.3, "crt/kl": (math.e - 2) / 2}, rel=1e-5)
+    assert token_metrics(data, nested([[0, 0], [0]])) == {}

@@ -24,13 +24,13 @@ from crt.algorithm.objectives import Shorten
 from crt.config import RunConfig
 from crt.recipes import load_recipe
 from crt.sampling.models import load_tokenizer, model_files
+from crt.training.stage import Stage
 from crt.training.trl.config import settings
 from crt.training.trl.trainer import CRTTrainer
-from crt.training.verl.folder import Folder
-from crt.training.verl.hook import Row, decided, reference_columns
-from crt.training.verl.overrides import Course, Model, training
-from crt.training.verl.sampler import composed
-from crt.types import Verdict
+from crt.training.verl.advantages import decide_batch, reference_columns
+from crt.training.verl.data import StageFolder
+from crt.training.verl.overrides import Model, compose_config, training
+from crt.types import Rollout, Verdict
 
 HERE = Path(__file__).parent
 NAMES, GROUP, CAP = ("a", "b", "c"), 4, 24
@@ -69,7 +69,7 @@ def policy(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def responses() -> tuple[list[list[int]], list[list[int]]]:
     """Prompts and responses of 3 × 4 rollouts; one that is not cut off ends."""
-    end = model_files("pocket").ends[0]
+    end = model_files("pocket").eos_token_ids[0]
     rng = np.random.default_rng(1)
     words = [int(token) for token in rng.integers(10, 200, 400) if token != end]
     prompts, said = [], []
@@ -138,14 +138,13 @@ def through_verl(loss: str, policy: Path, prompts: Any, said: Any) -> dict[str, 
     from verl.workers.engine import EngineRegistry
     from verl.workers.utils.losses import ppo_loss
 
-    import crt.training.verl.plugin  # noqa: F401  as verl's own processes do
     from crt.training.verl.trainer import loss_fields
 
     config = config_of("verl", loss)
     files = model_files("pocket")
-    about = Model(policy, "float32", 16, files.ends)
-    words = training(config, Path("/run"), Folder(Path("/run")), Course(1, Shorten(), 1), about)
-    whole = composed(words)
+    about = Model(policy, "float32", 16, files.eos_token_ids)
+    stage, folder = Stage(1, Shorten(), "m", 0, 1), StageFolder(Path("/run"))
+    whole = compose_config(training(config, Path("/run"), folder, stage, about))
     actor = omega_conf_to_dataclass(whole.actor_rollout_ref.actor)
     actor.model_config = model_config = omega_conf_to_dataclass(whole.actor_rollout_ref.model)
     engine = EngineRegistry.new(
@@ -156,9 +155,11 @@ def through_verl(loss: str, policy: Path, prompts: Any, said: Any) -> dict[str, 
     engine.initialize()
 
     data = batch_of(config, policy, prompts, said)
-    rows = rows_of()
-    found, _ = decided(Shorten(), rows, GROUP, config.optim.estimator, config.grading.truncated)
-    fields, weights, _ = loss_fields(data, found, whole.algorithm.rollout_correction)
+    columns = {name: reference_columns(REFERENCE, name) for name in NAMES}
+    advantages, _ = decide_batch(
+        Shorten(), rollouts_of(), columns, GROUP, config.optim.estimator, config.grading.truncated
+    )
+    fields, weights, _ = loss_fields(data, advantages, whole.algorithm.rollout_correction)
     assert weights == pytest.approx([1.0] * 12, abs=1e-4)
     data.update(fields)
     tu.assign_non_tensor(
@@ -175,14 +176,15 @@ def through_verl(loss: str, policy: Path, prompts: Any, said: Any) -> dict[str, 
         }
 
 
-def rows_of() -> list[Row]:
-    rows = []
-    for name, lengths, right in zip(NAMES, LENGTHS, CORRECT, strict=True):
-        info = {"problem_id": name, "budget": None, **reference_columns(REFERENCE, name)}
-        for length, one in zip(lengths, right, strict=True):
-            verdict = Verdict.CORRECT if one else Verdict.WRONG
-            rows.append(Row(info, "", length, "length" if length == CAP else "eos", verdict, None))
-    return rows
+def rollouts_of() -> list[Rollout]:
+    return [
+        Rollout(
+            name, "", length, "length" if length == CAP else "eos",
+            Verdict.CORRECT if correct else Verdict.WRONG,
+        )
+        for name, lengths, group in zip(NAMES, LENGTHS, CORRECT, strict=True)
+        for length, correct in zip(lengths, group, strict=True)
+    ]  # fmt: skip
 
 
 def batch_of(config: RunConfig, policy: Path, prompts: Any, said: Any) -> TensorDict:

@@ -1,4 +1,4 @@
-"""verl's data files: a row a prompt, with the reference's results beside it."""
+"""The files of a stage that verl reads: a row per prompt, with the reference's results in it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +7,28 @@ from typing import Any
 from crt.algorithm.batch import Batch
 from crt.data.prompts import Prompt
 from crt.io import written_whole
-from crt.training.verl.hook import REFERENCE, reference_columns
+from crt.run import STATE, Run
+from crt.training.stage import Stage
+from crt.training.verl.advantages import REFERENCE, ReferenceColumns, reference_columns
 from crt.types import Problem
+
+
+class StageFolder:
+    """Where a stage's files for verl are."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.train = path / "train.parquet"  # the prompts, in the order of the steps
+        self.validation = path / "validation.parquet"  # on what checkpoints are measured
+        self.saved = path / "verl"  # verl's own checkpoints
+        self.log = path / "verl.log"
+        self.stop = path / "stop"  # a file that asks the trainer to save and end
+        self.stopped = path / "stopped.json"  # why the trainer ended by itself
+
+
+def folder_of(run: Run, stage: Stage) -> StageFolder:
+    """The stage's folder; absolute, because verl may run in another directory."""
+    return StageFolder((run.path / STATE / f"stage{stage.number}").absolute())
 
 
 def rows_of(
@@ -18,10 +38,7 @@ def rows_of(
     max_tokens: int,
 ) -> list[dict[str, Any]]:
     """verl's columns; what is ours is in `extra_info`: prompt token ids, the cap, the reference."""
-    columns = {
-        problem.id: reference_columns(reference, problem.id)
-        for problem in {each.id: each for each in problems}.values()
-    }
+    columns = {name: reference_columns(reference, name) for name in {p.id for p in problems}}
     return [
         {
             "data_source": problem.source or "crt",
@@ -46,32 +63,35 @@ def rows_of(
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Whole or absent."""
+    """Whole or absent; the types are written out, because some columns may be empty."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers, words = pa.list_(pa.int64()), pa.list_(pa.string())
+    text, number, numbers = pa.string(), pa.int64(), pa.list_(pa.int64())
     info = {
-        "index": pa.int64(), "problem_id": pa.string(), "question": pa.string(),
-        "answer": pa.string(), "options": words, "tolerance": pa.float64(), "budget": pa.int64(),
-        "opens_thinking": pa.bool_(), "prompt_ids": numbers, "max_tokens": pa.int64(),
+        "index": number, "problem_id": text, "question": text, "answer": text,
+        "options": pa.list_(text), "tolerance": pa.float64(), "budget": number,
+        "opens_thinking": pa.bool_(), "prompt_ids": numbers, "max_tokens": number,
         **dict.fromkeys(REFERENCE, numbers),
     }  # fmt: skip
-    turn = {"role": pa.string(), "content": pa.string()}
-    truth = {"style": pa.string(), "ground_truth": pa.string()}
-    columns = {
-        "data_source": pa.string(),
-        "prompt": pa.list_(_struct(pa, turn)),
-        "reward_model": _struct(pa, truth),
-        "extra_info": _struct(pa, info),
+    schema = {
+        "data_source": text,
+        "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+        "reward_model": pa.struct({"style": text, "ground_truth": text}),
+        "extra_info": pa.struct(info),
     }
-    schema = pa.schema(list(columns.items()))
+    table = pa.Table.from_pylist(list(rows), schema=pa.schema(schema))
     with written_whole(path) as file:
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), file)
+        pq.write_table(table, file)
 
 
-def _struct(pa: Any, fields: dict[str, Any]) -> Any:
-    return pa.struct(list(fields.items()))
+def read_reference(path: Path) -> dict[str, ReferenceColumns]:
+    """Problem id → the reference's results on it, from a data file."""
+    import pyarrow.parquet as pq
+
+    fields = [f"extra_info.{name}" for name in ("problem_id", *REFERENCE)]
+    infos = pq.ParquetFile(path).read(columns=fields)["extra_info"].to_pylist()
+    return {info.pop("problem_id"): info for info in infos}
 
 
 def problem_of(info: Any) -> Problem:

@@ -1,26 +1,38 @@
+# pyright: reportMissingImports=false
 """From a run's configuration to verl's: the overrides that follow its command."""
 
 import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from crt.algorithm.objectives import AccuracyOnly, Objective
+from crt.algorithm.objectives import AccuracyOnly
 from crt.config import RunConfig
-from crt.errors import ConfigError
-from crt.training.verl.folder import Folder
-from crt.training.verl.state import described
-from crt.training.verl.words import Overrides, flat
+from crt.training.context import validation_sampling
+from crt.training.stage import Stage
+from crt.training.verl.data import StageFolder
+from crt.training.verl.state import describe_objective
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
-PLUGIN = "crt.training.verl.plugin"
-TRAINER = "crt"  # the name under which the plugin is registered
-AGENT = "crt"
-AGENT_CLASS = "crt.training.verl.agent.PromptAgent"
+PLUGIN = "crt.training.verl.trainer"  # what verl loads: trainer, agent loop and reward manager
+NAME = "crt"  # under which verl finds the trainer and the agent loop
+ACTOR, REF = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+MICRO_BATCH = (
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+    f"{REF}.log_prob_micro_batch_size_per_gpu",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+)
 LOSS = {"token_mean": "token-mean", "sequence_mean": "seq-mean-token-mean"}
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 CORRECTION = "algorithm.rollout_correction"
 TOKENS_AT_ONCE = 16384  # of all responses in one pass of a device, where no number is given
+PLAIN = re.compile(r"[\w./@+-]+")
+
+Overrides = dict[str, Any]  # dotted key → value
 
 
 @dataclass(frozen=True)
@@ -30,54 +42,49 @@ class Model:
     folder: Path
     dtype: str
     longest_prompt: int
-    eos_token_ids: tuple[int, ...] = ()  # tokens that end a response
+    eos_token_ids: tuple[int, ...] = ()
     adapter: Path | None = None  # on `folder`, to be trained on
 
 
-@dataclass(frozen=True)
-class Course:
-    """What a stage optimises, for how many steps, and verl's checkpoint to go on from."""
-
-    number: int
-    objective: Objective
-    steps: int
-    saved: Path | None = None
-
-
 def training(
-    config: RunConfig, run: Path, folder: Folder, stage: Course, model: Model
+    config: RunConfig,
+    run: Path,
+    folder: StageFolder,
+    stage: Stage,
+    model: Model,
+    saved: Path | None = None,
 ) -> Overrides:
-    """Every override of a stage's training."""
+    """Every override of a stage's training; `saved` is verl's checkpoint to go on from."""
+    ours = {
+        "run": str(run),
+        "stage": stage.number,
+        "eos_token_ids": list(model.eos_token_ids),
+        "objective": describe_objective(stage.objective),
+    }
     return (
         usual(config, model)
-        | common(config, model)
+        | flat(config.verl)
+        | _model_and_sampler(config, model)
         | _update(config)
         | _lora(config, model)
-        | flat(config.verl)
-        | _loop(config, folder, stage)
-        | {
-            "+crt.run": str(run),
-            "+crt.stage": stage.number,
-            "+crt.eos_token_ids": list(model.eos_token_ids),
-        }
-        | {f"+crt.objective.{name}": value for name, value in described(stage.objective).items()}
+        | _loop(config, folder, stage, saved)
+        | flat({"+crt": ours})
         | {f"{VARIABLES}.{MODULES}": modules(os.environ.get(MODULES, ""), PLUGIN)}
     )
 
 
 def sampling(config: RunConfig, model: Model) -> Overrides:
     """The same rollout engine by itself, with a model as it is in its folder."""
-    alone = {
-        "actor_rollout_ref.rollout.nnodes": config.cluster.nodes,
-        "actor_rollout_ref.rollout.n_gpus_per_node": config.cluster.devices,
-        "actor_rollout_ref.rollout.load_format": "auto",
-    }
     named = modules(os.environ.get(MODULES, ""))
     return (
         usual(config, model)
-        | common(config, model)
         | flat(config.verl)
-        | alone
+        | _model_and_sampler(config, model)
+        | {
+            f"{ROLLOUT}.nnodes": config.cluster.nodes,
+            f"{ROLLOUT}.n_gpus_per_node": config.cluster.devices,
+            f"{ROLLOUT}.load_format": "auto",
+        }
         | ({f"{VARIABLES}.{MODULES}": named} if named else {})
     )
 
@@ -92,12 +99,12 @@ def usual(config: RunConfig, model: Model) -> Overrides:
     """What a recipe's [verl] may change."""
     longest = model.longest_prompt + config.sampling.max_tokens
     return {
-        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": max(TOKENS_AT_ONCE, longest),
+        f"{ACTOR}.ppo_max_token_len_per_gpu": max(TOKENS_AT_ONCE, longest),
+        f"{ACTOR}.strategy": "fsdp2",
+        f"{ROLLOUT}.gpu_memory_utilization": 0.6,
+        f"{ROLLOUT}.name": "vllm",
         "trainer.logger": ["console"],
         "trainer.project_name": "crt",
-        "actor_rollout_ref.actor.strategy": "fsdp2",
-        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.6,
-        "actor_rollout_ref.rollout.name": "vllm",
         "data.dataloader_num_workers": 0,
         # Per token: a weight of the whole sequence would favour short responses.
         f"{CORRECTION}.rollout_is": "token",
@@ -105,80 +112,70 @@ def usual(config: RunConfig, model: Model) -> Overrides:
     }
 
 
-def common(config: RunConfig, model: Model) -> Overrides:
-    """Model and sampler, the same for policy and reference."""
-    sampler, validation, cluster = config.sampling, config.validation, config.cluster
-    rollout = "actor_rollout_ref.rollout"
-    temperature, top_p = validation.temperature, validation.top_p
+def _model_and_sampler(config: RunConfig, model: Model) -> Overrides:
+    """The same for policy and reference."""
+    sampler, cluster, validation = config.sampling, config.cluster, validation_sampling(config)
+    # The largest cap of training, reference and validation; the data files hold each row's own.
+    longest = max(sampler.max_tokens, validation.max_tokens, config.reference.max_tokens or 0)
+    short = SHORT[model.dtype]
     return {
-        "actor_rollout_ref.model.path": str(model.folder),
-        "actor_rollout_ref.model.trust_remote_code": config.model.trust_remote_code,
+        f"{MODEL}.path": str(model.folder),
+        f"{MODEL}.trust_remote_code": config.model.trust_remote_code,
         "trainer.nnodes": cluster.nodes,
         "trainer.n_gpus_per_node": cluster.devices,
-        f"{rollout}.tensor_model_parallel_size": cluster.tensor_parallel,
-        f"{rollout}.dtype": model.dtype,
-        f"{rollout}.n": sampler.group_size,
-        f"{rollout}.temperature": sampler.temperature,
-        f"{rollout}.top_p": sampler.top_p,
-        f"{rollout}.top_k": -1,
-        f"{rollout}.seed": config.seed,
-        f"{rollout}.max_model_len": model.longest_prompt + longest_response(config),
-        f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.val_kwargs.do_sample": True,
-        f"{rollout}.val_kwargs.n": validation.rollouts,
-        f"{rollout}.val_kwargs.temperature": (
-            sampler.temperature if temperature is None else temperature
-        ),
-        f"{rollout}.val_kwargs.top_p": sampler.top_p if top_p is None else top_p,
+        f"{ROLLOUT}.tensor_model_parallel_size": cluster.tensor_parallel,
+        f"{ROLLOUT}.dtype": model.dtype,
+        f"{ROLLOUT}.n": sampler.group_size,
+        f"{ROLLOUT}.temperature": sampler.temperature,
+        f"{ROLLOUT}.top_p": sampler.top_p,
+        f"{ROLLOUT}.top_k": -1,
+        f"{ROLLOUT}.seed": config.seed,
+        f"{ROLLOUT}.max_model_len": model.longest_prompt + longest,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        f"{ROLLOUT}.val_kwargs.do_sample": True,
+        f"{ROLLOUT}.val_kwargs.n": config.validation.rollouts,
+        f"{ROLLOUT}.val_kwargs.temperature": validation.temperature,
+        f"{ROLLOUT}.val_kwargs.top_p": validation.top_p,
         "data.max_prompt_length": model.longest_prompt,
-        "data.max_response_length": longest_response(config),
-    } | _precision(model.dtype)
-
-
-def longest_response(config: RunConfig) -> int:
-    """The largest cap of training, reference and validation; the data files hold each row's own."""
-    caps = (config.sampling.max_tokens, config.reference.max_tokens, config.validation.max_tokens)
-    return max(cap for cap in caps if cap is not None)
-
-
-def _precision(dtype: str) -> Overrides:
-    """Float32 weights to train, as verl has them; passes are made in the model's own precision."""
-    return {
-        f"{prefix}actor_rollout_ref.{role}.fsdp_config.{name}": value
-        for role, kept in (("actor", "fp32"), ("ref", SHORT[dtype]))
-        for prefix, name, value in (
-            ("", "model_dtype", kept),
-            ("", "dtype", dtype),
-            ("+", "mixed_precision.param_dtype", SHORT[dtype]),
-        )
+        "data.max_response_length": longest,
+        # Float32 weights to train, as verl has them; passes are in the model's own precision.
+        f"{ACTOR}.fsdp_config.model_dtype": "fp32",
+        f"{ACTOR}.fsdp_config.dtype": model.dtype,
+        f"+{ACTOR}.fsdp_config.mixed_precision.param_dtype": short,
+        f"{REF}.fsdp_config.model_dtype": short,
+        f"{REF}.fsdp_config.dtype": model.dtype,
+        f"+{REF}.fsdp_config.mixed_precision.param_dtype": short,
     }
 
 
 def _update(config: RunConfig) -> Overrides:
-    """One policy-gradient step a batch."""
-    optim, actor = config.optim, "actor_rollout_ref.actor"
+    """One policy-gradient step per batch."""
+    optim = config.optim
     return {
         "algorithm.adv_estimator": "grpo",  # no critic; its advantages are replaced
         "algorithm.use_kl_in_reward": False,
-        f"{actor}.ppo_mini_batch_size": config.schedule.problems_per_step,
-        f"{actor}.ppo_epochs": 1,
-        f"{actor}.clip_ratio": optim.clip,
-        f"{actor}.clip_ratio_low": optim.clip,
-        f"{actor}.clip_ratio_high": optim.clip,
-        f"{actor}.loss_agg_mode": LOSS[optim.loss],
-        f"{actor}.use_kl_loss": optim.kl > 0,
-        f"{actor}.kl_loss_coef": optim.kl,
+        f"{ACTOR}.ppo_mini_batch_size": config.schedule.problems_per_step,
+        f"{ACTOR}.ppo_epochs": 1,
+        f"{ACTOR}.clip_ratio": optim.clip,
+        f"{ACTOR}.clip_ratio_low": optim.clip,
+        f"{ACTOR}.clip_ratio_high": optim.clip,
+        f"{ACTOR}.loss_agg_mode": LOSS[optim.loss],
+        f"{ACTOR}.use_kl_loss": optim.kl > 0,
+        f"{ACTOR}.kl_loss_coef": optim.kl,
         # The value of k3 with the gradient of k2, which is that of the KL; k3's own is not.
-        f"{actor}.kl_loss_type": "low_var_kl+",
-        f"{actor}.optim.lr": optim.learning_rate,
-        f"{actor}.optim.weight_decay": optim.weight_decay,
-        f"{actor}.optim.lr_warmup_steps": optim.warmup_steps,
-        f"{actor}.optim.lr_scheduler_type": "constant",
-        f"{actor}.grad_clip": optim.grad_norm,
-        f"{actor}.optim.clip_grad": optim.grad_norm,
-        f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
-        f"{actor}.checkpoint.load_contents": ["model", "optimizer", "extra"],
-    } | _micro_batch(config)
+        f"{ACTOR}.kl_loss_type": "low_var_kl+",
+        f"{ACTOR}.optim.lr": optim.learning_rate,
+        f"{ACTOR}.optim.weight_decay": optim.weight_decay,
+        f"{ACTOR}.optim.lr_warmup_steps": optim.warmup_steps,
+        f"{ACTOR}.optim.lr_scheduler_type": "constant",
+        f"{ACTOR}.grad_clip": optim.grad_norm,
+        f"{ACTOR}.optim.clip_grad": optim.grad_norm,
+        f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        f"{ACTOR}.checkpoint.load_contents": ["model", "optimizer", "extra"],
+        # So many rollouts in a pass, or as many as there are tokens for.
+        f"{ACTOR}.use_dynamic_bsz": optim.micro_batch is None,
+        **dict.fromkeys(MICRO_BATCH if optim.micro_batch else (), optim.micro_batch),
+    }
 
 
 def _lora(config: RunConfig, model: Model) -> Overrides:
@@ -186,44 +183,32 @@ def _lora(config: RunConfig, model: Model) -> Overrides:
     lora = config.model.lora
     if lora is None:
         return {}
-    part, checkpoint = "actor_rollout_ref.model", "actor_rollout_ref.actor.checkpoint"
     return {
-        f"{part}.lora_rank": lora.rank,
-        f"{part}.lora_alpha": int(lora.alpha),
-        f"{part}.target_modules": lora.targets,
-        f"{part}.lora_adapter_path": str(model.adapter) if model.adapter else None,
-        "actor_rollout_ref.rollout.load_format": "safetensors",
+        f"{MODEL}.lora_rank": lora.rank,
+        f"{MODEL}.lora_alpha": int(lora.alpha),
+        f"{MODEL}.target_modules": lora.targets,
+        f"{MODEL}.lora_adapter_path": str(model.adapter) if model.adapter else None,
+        f"{ROLLOUT}.load_format": "safetensors",
         # verl would write an adapter's weights under names that no library reads
-        f"{checkpoint}.save_contents": ["model", "optimizer", "extra"],
-        f"+{checkpoint}.save_lora_only": True,
+        f"{ACTOR}.checkpoint.save_contents": ["model", "optimizer", "extra"],
+        f"+{ACTOR}.checkpoint.save_lora_only": True,
     }
 
 
-def _micro_batch(config: RunConfig) -> Overrides:
-    """So many rollouts in a pass, or as many as there are tokens for."""
-    roles, rows = ("ref.log_prob", "rollout.log_prob"), config.optim.micro_batch
-    if rows is not None:
-        return {
-            "actor_rollout_ref.actor.use_dynamic_bsz": False,
-            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": rows,
-        } | {f"actor_rollout_ref.{role}_micro_batch_size_per_gpu": rows for role in roles}
-    return {"actor_rollout_ref.actor.use_dynamic_bsz": True}
-
-
-def _loop(config: RunConfig, folder: Folder, stage: Course) -> Overrides:
-    """The method's own part of verl's settings, which a recipe cannot change."""
+def _loop(config: RunConfig, folder: StageFolder, stage: Stage, saved: Path | None) -> Overrides:
+    """What the method fixes: the trainer, when it saves, its data, and who samples and grades."""
     return {
         "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.v1.trainer_mode": NAME,
         "trainer.experiment_name": f"{config.name}-stage{stage.number}",
         "trainer.total_training_steps": stage.steps,
         "trainer.total_epochs": 1,
         "trainer.val_before_train": False,
-        "trainer.save_freq": -1,  # the plugin says when
+        "trainer.save_freq": -1,  # the trainer says when
         "trainer.test_freq": -1,
         "trainer.default_local_dir": str(folder.saved),
-        "trainer.resume_mode": "resume_path" if stage.saved else "disable",
-        "trainer.resume_from_path": str(stage.saved) if stage.saved else None,
+        "trainer.resume_mode": "resume_path" if saved else "disable",
+        "trainer.resume_from_path": str(saved) if saved else None,
         "data.train_files": str(folder.train),
         "data.val_files": str(folder.validation),
         "data.train_batch_size": config.schedule.problems_per_step,
@@ -231,45 +216,81 @@ def _loop(config: RunConfig, folder: Folder, stage: Course) -> Overrides:
         "data.truncation": "error",
         "reward.reward_manager.source": "importlib",
         "reward.reward_manager.name": "Correctness",
-        "reward.reward_manager.module.path": "pkg://crt.training.verl.reward",
-        "actor_rollout_ref.rollout.agent.default_agent_loop": AGENT,
-        "actor_rollout_ref.rollout.agent.agent_loop_config_path": str(folder.agent),
+        "reward.reward_manager.module.path": f"pkg://{PLUGIN}",
+        f"{ROLLOUT}.agent.default_agent_loop": NAME,
     }
 
 
-def refuse_ours(config: RunConfig) -> None:
-    """What a recipe's [verl] may not say, because its own sections or the method do."""
-    model, stage = Model(Path("model"), "bfloat16", 1), Course(1, AccuracyOnly(), 1)
+def mistakes(config: RunConfig) -> Iterator[str]:
+    """What a recipe's [verl] may not say."""
+    model, stage = Model(Path("model"), "bfloat16", 1), Stage(1, AccuracyOnly(), "model", 0, 1)
     bare = config.model_copy(update={"verl": {}})
-    fixed = training(bare, Path("run"), Folder(Path("run")), stage, model)
+    fixed = training(bare, Path("run"), StageFolder(Path("run")), stage, model)
     ours = {key.lstrip("+") for key in fixed} - set(usual(config, model))
-    for name in flat(config.verl):
-        key = name.lstrip("+")
-        if key in ours or key.startswith(("crt.", "actor_rollout_ref.model.lora")):
-            raise ConfigError(
-                f"[verl] {name} is set by the recipe's own sections, or fixed by the method: leave "
+    given = {key.lstrip("+"): value for key, value in flat(config.verl).items()}
+    for key in given:
+        if key in ours or key.startswith(("crt.", f"{MODEL}.lora")):
+            yield (
+                f"[verl] {key} is set by the recipe's own sections, or fixed by the method: leave "
                 "it out."
             )
-
-
-def refuse_length_bias(config: RunConfig) -> None:
-    """Corrections that weigh or reject a response as a whole, and those that verl would ignore."""
-    given = {key.lstrip("+"): value for key, value in flat(config.verl).items()}
+    # Corrections that weigh or reject a response as a whole, and those that verl would ignore.
     level = given.get(f"{CORRECTION}.rollout_is")
     if level not in (None, "null", "token"):
-        raise ConfigError(
+        yield (
             f"[verl] {CORRECTION}.rollout_is = {level!r} weighs a response by its length: use "
             '"token", or "null" for no weights.'
         )
     rejection = given.get(f"{CORRECTION}.rollout_rs")
     if "seq" in str(rejection):
-        raise ConfigError(
+        yield (
             f"[verl] {CORRECTION}.rollout_rs = {rejection!r} rejects whole responses, the long "
             'ones first: use "token_k1", "token_k2" or "token_k3", or leave it out.'
         )
     if given.get(f"{CORRECTION}.bypass_mode"):
-        raise ConfigError(
+        yield (
             f"[verl] {CORRECTION}.bypass_mode = true takes the sampler's probabilities for the "
             f"policy's own and skips the correction: leave it out, and use {CORRECTION}.rollout_is "
             '= "token".'
         )
+
+
+def flat(table: Mapping[str, Any], above: str = "") -> Overrides:
+    """Tables below tables as dotted keys.
+
+    A plus, for a key that verl does not have yet, may stand at any part of it.
+    """
+    overrides: Overrides = {}
+    for name, value in table.items():
+        key = above + name
+        if isinstance(value, Mapping):
+            overrides |= flat(value, f"{key}.")
+        else:
+            overrides["+" * ("+" in key) + key.replace("+", "")] = value
+    return overrides
+
+
+def arguments(overrides: Overrides) -> list[str]:
+    """As arguments of verl's command."""
+    return [f"{key}={hydra_value(value)}" for key, value in overrides.items()]
+
+
+def hydra_value(value: Any) -> str:
+    """A value in the grammar of verl's command line (Hydra's)."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(hydra_value(part) for part in value) + "]"
+    if PLAIN.fullmatch(str(value)):
+        return str(value)
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def compose_config(overrides: Overrides) -> Any:
+    """verl's whole configuration with these overrides, as its own command makes it."""
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=arguments(overrides))

@@ -1,31 +1,35 @@
 """What training on a cluster leaves behind: the same rows, rollouts and checkpoints."""
 
+import re
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from crt.algorithm.batch import batch_of
+from crt.config import LoraConfig
 from crt.errors import EngineError
-from crt.io import read_json, write_json
+from crt.io import write_json
 from crt.run import Run
 from crt.sampling.models import WORDS
 from crt.training.alarms import alarm
 from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.training.stage import Stage
 from crt.training.validation import against, figures, guard_of
-from crt.training.verl.adapter import write_adapter
-from crt.training.verl.folder import Folder
-from crt.training.verl.hook import Decided, Row, reference_of
+from crt.training.verl.advantages import BatchAdvantages, reference_batch
+from crt.training.verl.data import StageFolder, read_reference
+from crt.types import Rollout
 
-TOKENIZER = (
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
+TOKENIZER_FILES = (
+    *WORDS, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
     "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
-SETTINGS = ("config.json", "generation_config.json")
+MODEL_FILES = ("config.json", "generation_config.json", "*.py")
+SHARD = re.compile(r"model_world_size_\d+_rank_(\d+)\.pt")
 FINISHED = "finished"  # verl's own files carry no sign that the run's checkpoint is there too
 KEPT = 2  # of verl's checkpoints
-FIGURES = {  # ours: verl's
+METRICS = {  # ours: verl's
     "loss": "actor/pg_loss",
     "grad_norm": "actor/grad_norm",
     "kl": "crt/kl",
@@ -36,140 +40,183 @@ FIGURES = {  # ours: verl's
 
 
 class ClusterRecorder:
-    """Writes one stage's steps and checkpoints into the run, and stops it when it must."""
+    """Writes one stage's steps and checkpoints into the run, and stops it when it must.
 
-    def __init__(self, run: Run, stage: Stage, folder: Folder, model: Path) -> None:
+    `model` is the folder of the model that the stage starts from.
+    """
+
+    def __init__(self, run: Run, stage: Stage, folder: StageFolder, model: Path) -> None:
         self.run, self.stage, self.folder, self.model = run, stage, folder, model
         self.rows = [row for row in run.steps if row["stage"] == stage.number]
         self.pending: dict[str, Any] = {}
 
-    def on_graded(self, step: int, rows: Sequence[Row | None], decided: Decided) -> None:
+    def on_graded(
+        self, step: int, rollouts: Sequence[Rollout | None], advantages: BatchAdvantages
+    ) -> None:
         """A batch is sampled, graded and decided; the update comes after."""
-        number, found = self.stage.first + step, decided.step
-        self.pending = {"step": number, "stage": self.stage.number}
-        self.pending["left_out"] = len(found.left_out)
-        self.pending["generated"] = sum(row.tokens for row in rows if row is not None)
-        if found.signal is not None:
-            self.pending |= found.signal.row
-        self.run.add_rollouts(number, records(rows, decided))
-        self._or_stop(lambda: limit_ungraded(self.run, found, number))
+        number, decided = self.stage.first + step, advantages.step
+        records = rollout_records(rollouts, advantages.values)
+        self.pending = {
+            "step": number,
+            "stage": self.stage.number,
+            "left_out": len(decided.left_out),
+            "generated": sum(record["tokens"] for record in records),
+            **(decided.signal.row if decided.signal else {}),
+        }
+        self.run.add_rollouts(number, records)
+        try:
+            limit_ungraded(self.run, decided, number)
+        except EngineError as error:
+            self._stop(str(error))
 
-    def on_updated(self, step: int, told: dict[str, Any], seconds: dict[str, float]) -> None:
+    def on_updated(self, step: int, metrics: dict[str, Any], seconds: dict[str, float]) -> None:
         """The update is done: the row is complete."""
-        values = {ours: float(told[theirs]) for ours, theirs in FIGURES.items() if theirs in told}
+        values = {
+            ours: float(metrics[theirs]) for ours, theirs in METRICS.items() if theirs in metrics
+        }
         broken = alarm([*self.rows, self.pending | values], self.stage.guarded)
         row = self.pending | {name: finite(value) for name, value in values.items()}
-        sampled = seconds.get("gen", 0.0)
-        updated = sum(seconds.get(name, 0.0) for name in ("old_log_prob", "ref", "update_actor"))
-        row["seconds"] = {"sample": round(sampled, 3), "update": round(updated, 3)}
+        updating = sum(seconds.get(name, 0.0) for name in ("old_log_prob", "ref", "update_actor"))
+        sampling = seconds.get("gen", 0.0)
+        row["seconds"] = {"sample": round(sampling, 3), "update": round(updating, 3)}
         self.rows.append(row)
         self.run.add_step(row)
         if broken:
             self._stop(f"training was stopped: {broken} {last_good(self.run)}")
 
-    def wants(self, step: int) -> tuple[bool, bool, bool]:
+    def what_to_do(self, step: int) -> tuple[bool, bool, bool]:
         """Whether to save now, to measure what is saved, and to end."""
         number = self.stage.first + step
         over = self.stage.over(self.rows) or step >= self.stage.steps
         due = over or number % self.run.config.schedule.save_every == 0
-        asked = self.folder.stop.exists()
-        return due or asked, due, over or asked
+        interrupted = self.folder.stop.exists()
+        return due or interrupted, due, over or interrupted
 
-    def on_saved(self, step: int, folder: Path, measured: Sequence[Row] | None) -> None:
-        """The run's checkpoint, and then the sign that a resumed run may start from here."""
+    def on_saved(self, step: int, saved: Path, validation: Sequence[Rollout] | None) -> None:
+        """The run's checkpoint, and then the sign that a resumed run may start from here.
+
+        `validation` are the policy's responses to the validation problems, if it was measured.
+        """
         number = self.stage.first + step
-        if measured is not None:
-            files = [file for file in self._model(folder / "actor").iterdir() if file.is_file()]
-            record = {"stage": self.stage.number} | self._stands(measured)
-            keep_checkpoint(self.run, number, files, record)
-        write_json(folder / FINISHED, {"step": number})
+        if validation is not None:
+            files = [file for file in self._model(saved / "actor").iterdir() if file.is_file()]
+            record = {"stage": self.stage.number} | self._measure(validation)
+            dtype = self.run.config.model.dtype  # verl names bfloat16 whatever the weights are
+            keep_checkpoint(
+                self.run, number, files, record, dtype=None if dtype == "auto" else dtype
+            )
+        write_json(saved / FINISHED, {"step": number})
         for old in finished(self.folder.saved)[:-KEPT]:
             shutil.rmtree(old)
 
     def _model(self, saved: Path) -> Path:
         """The policy of verl's checkpoint in Hugging Face's form: all weights, or the adapter."""
         lora = self.run.config.model.lora
-        if lora is None:
-            model = saved / "huggingface"
-            as_the_base(model, self.model, self.run.config.model.dtype)
-            return model
-        adapter = saved / "adapter"
-        write_adapter(saved, adapter, self.model, lora)
-        copy_files(self.model, adapter, (*WORDS, *TOKENIZER))
-        return adapter
+        if lora is not None:
+            write_adapter(saved, saved / "adapter", self.model, lora)
+            copy_files(self.model, saved / "adapter", TOKENIZER_FILES)
+            return saved / "adapter"
+        # verl writes the tokenizer as its library loaded it, which may split words in another way.
+        copy_files(self.model, saved / "huggingface", TOKENIZER_FILES + MODEL_FILES)
+        return saved / "huggingface"
 
-    def _stands(self, measured: Sequence[Row]) -> dict[str, Any]:
-        """How the policy stands on the validation problems against the reference on the same."""
-        batch, left_out = batch_of(
-            whole_groups([row.rollout for row in measured], self.run.config.validation.rollouts),
-            self.run.config.grading.truncated,
-        )
-        reference = reference_of([row.info for row in measured])
-        return figures(batch, left_out, against(reference, guard_of(self.run.config.method)))
+    def _measure(self, rollouts: Sequence[Rollout]) -> dict[str, Any]:
+        """How the policy stands on the validation problems against the reference on the same.
 
-    def _or_stop(self, check: Any) -> None:
-        try:
-            check()
-        except EngineError as error:
-            self._stop(str(error))
+        A problem of which a rollout was lost on the cluster is left out.
+        """
+        config = self.run.config
+        sizes = Counter(rollout.problem_id for rollout in rollouts)
+        complete = [r for r in rollouts if sizes[r.problem_id] == config.validation.rollouts]
+        batch, left_out = batch_of(complete, config.grading.truncated)
+        reference = reference_batch(read_reference(self.folder.validation), list(sizes))
+        return figures(batch, left_out, against(reference, guard_of(config.method)))
 
-    def _stop(self, sentence: str) -> None:
+    def _stop(self, reason: str) -> NoReturn:
         """The reason must reach the process that started verl, through verl."""
-        write_json(self.folder.stopped, {"reason": sentence})
-        raise EngineError(sentence)
+        write_json(self.folder.stopped, {"reason": reason})
+        raise EngineError(reason)
 
 
-def records(rows: Sequence[Row | None], decided: Decided) -> list[dict[str, Any]]:
+def rollout_records(
+    rollouts: Sequence[Rollout | None], advantages: Sequence[float]
+) -> list[dict[str, Any]]:
     """Every response of a step, problem by problem."""
-    told = [
+    records = [
         {
-            "problem_id": row.problem_id,
-            "text": row.text,
-            "verdict": row.verdict.value,
-            "extracted": row.extracted,
-            "tokens": row.tokens,
-            "stop": row.stop,
+            "problem_id": rollout.problem_id,
+            "text": rollout.text,
+            "verdict": rollout.verdict.value,
+            "extracted": rollout.extracted,
+            "tokens": rollout.length,
+            "stop": rollout.stop,
             "advantage": advantage,
         }
-        for row, advantage in zip(rows, decided.advantages, strict=True)
-        if row is not None
+        for rollout, advantage in zip(rollouts, advantages, strict=True)
+        if rollout is not None
     ]
-    order = list(dict.fromkeys(each["problem_id"] for each in told))
-    return sorted(told, key=lambda each: order.index(each["problem_id"]))
+    order = list(dict.fromkeys(record["problem_id"] for record in records))
+    return sorted(records, key=lambda record: order.index(record["problem_id"]))
 
 
-def whole_groups(rollouts: Sequence[Any], size: int) -> list[Any]:
-    """Without the problems of which a rollout was lost on the cluster."""
-    groups: dict[str, list[Any]] = {}
-    for rollout in rollouts:
-        groups.setdefault(rollout.problem_id, []).append(rollout)
-    return [one for group in groups.values() if len(group) == size for one in group]
+def write_adapter(saved: Path, target: Path, base: Path, lora: LoraConfig) -> None:
+    """peft's files of the adapter that verl saved in `saved`, in float32 as it was trained."""
+    from peft import LoraConfig as PeftConfig
+    from safetensors.torch import save_file
+
+    tensors = adapter_tensors(saved)
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+    if targets == "all-linear":
+        targets = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in tensors})
+    target.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, target / "adapter_model.safetensors", {"format": "pt"})
+    PeftConfig(
+        r=lora.rank,
+        lora_alpha=int(lora.alpha),
+        target_modules=targets,
+        base_model_name_or_path=str(base),
+        task_type="CAUSAL_LM",
+        inference_mode=True,
+    ).save_pretrained(str(target))
 
 
-def as_the_base(saved: Path, base: Path, dtype: str) -> None:
-    """The base's own tokenizer and configuration beside the new weights.
+def adapter_tensors(saved: Path) -> dict[str, Any]:
+    """The adapter's whole tensors by peft's names, from the shards of all ranks."""
+    import torch
+    from torch.distributed.tensor import DTensor
 
-    verl writes the tokenizer as its library loaded it, which may split words in another way, and
-    names bfloat16 whatever the weights are.
-    """
-    copy_files(base, saved, (*WORDS, *TOKENIZER, *SETTINGS))
-    for code in base.glob("*.py"):
-        shutil.copyfile(code, saved / code.name)
-    if dtype != "auto":
-        write_json(saved / "config.json", read_json(base / "config.json") | {"dtype": dtype})
+    shards = {
+        int(match[1]): torch.load(path, map_location="cpu", weights_only=True)
+        for path in saved.glob("*.pt")
+        if (match := SHARD.fullmatch(path.name))
+    }
+    tensors: dict[str, Any] = {}
+    for name, tensor in shards.get(0, {}).items():
+        if ".lora_" not in name:
+            continue
+        if isinstance(tensor, DTensor):
+            # the last dimension of the mesh shards, those before it hold copies
+            mesh, placement = tensor.device_mesh.mesh, cast(Any, tensor.placements[-1])
+            ranks = mesh.flatten()[: mesh.shape[-1]].tolist()
+            parts = [shards[rank][name].to_local() for rank in ranks]
+            tensor = torch.cat(parts, dim=placement.dim) if placement.is_shard() else parts[0]
+        tensors[name.replace(".default", "")] = tensor.detach().float().contiguous()
+    if not tensors:
+        raise EngineError(f"verl's checkpoint in {saved} holds no adapter.")
+    return tensors
 
 
-def copy_files(source: Path, target: Path, names: Sequence[str]) -> None:
+def copy_files(source: Path, target: Path, patterns: Sequence[str]) -> None:
     """Those of these names that are there."""
-    for name in names:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    for pattern in patterns:
+        for file in source.glob(pattern):
+            shutil.copyfile(file, target / file.name)
 
 
 def finished(folder: Path) -> list[Path]:
     """verl's checkpoints that are whole, in order."""
-    found = sorted(folder.glob("global_step_*"), key=step_of)
-    return [path for path in found if (path / FINISHED).is_file()]
+    saved = sorted(folder.glob("global_step_*"), key=step_of)
+    return [path for path in saved if (path / FINISHED).is_file()]
 
 
 def step_of(folder: Path) -> int:

@@ -1,55 +1,62 @@
-"""verl's rollout engine as a sampler: its servers on the cluster, with a model that stays."""
+# pyright: reportMissingImports=false
+"""Models that stay as they are, on the cluster: verl's rollout servers as a sampler."""
 
 import asyncio
+import atexit
 import contextlib
 import io
 import logging
 import os
-from collections.abc import Collection, Sequence
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from crt.errors import EngineError
 from crt.sampling.base import Sampling, prompt_seeds
 from crt.sampling.hf import Sample
-from crt.training.verl.words import Overrides, words
+from crt.sampling.models import Dtype, LoadedModel, base_of, load_model, model_files, model_folder
+from crt.training.verl.overrides import Overrides, compose_config
+from crt.training.verl.recorder import MODEL_FILES, TOKENIZER_FILES, copy_files
 
-ROWS = 4096  # requests in one call; what is finished is kept, so a kill loses no more than these
+REQUESTS = 4096  # in one call; what is finished is kept, so a kill loses no more than these
 LARGEST_SEED = 2**31
 
 
+@dataclass(frozen=True)
 class ClusterSampler:
-    """Servers that start when first asked; every sample has a seed of its own."""
+    """Servers that start when first used; every sample has a seed of its own."""
 
-    def __init__(
-        self, overrides: Overrides, eos_token_ids: Collection[int], sampling: Sampling
-    ) -> None:
-        self.overrides, self.sampling = overrides, sampling
-        self.eos_token_ids = frozenset(eos_token_ids)
+    overrides: Overrides
+    eos_token_ids: tuple[int, ...]
+    sampling: Sampling
 
     def __call__(
         self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
     ) -> list[list[Sample]]:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
-        asked = [
+        requests = [
             (list(ids), (own + copy) % LARGEST_SEED)
             for ids, own in zip(prompts, prompt_seeds(prompts, seed), strict=True)
             for copy in range(num_samples)
         ]
         try:
-            drawn = asyncio.run(self._all(SERVERS.client(self.overrides), asked))
+            samples = asyncio.run(self._generate_all(requests))
         except Exception as error:  # Ray, verl and vLLM have no class in common
             last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise EngineError(
-                f"the cluster's rollout engine failed: {last[:300]}. What its processes said is "
-                "in Ray's logs: session_latest/logs below /tmp/ray, or below RAY_TMPDIR."
+                f"the cluster's rollout engine failed: {last[:300]}. The output of its processes "
+                "is in Ray's logs: session_latest/logs below /tmp/ray, or below RAY_TMPDIR."
             ) from error
-        return [drawn[i * num_samples : (i + 1) * num_samples] for i in range(len(prompts))]
+        return [samples[i * num_samples : (i + 1) * num_samples] for i in range(len(prompts))]
 
-    async def _all(self, client: Any, asked: Sequence[tuple[list[int], int]]) -> list[Sample]:
-        return await asyncio.gather(*(self._one(client, ids, seed) for ids, seed in asked))
+    async def _generate_all(self, requests: Sequence[tuple[list[int], int]]) -> list[Sample]:
+        client = SERVERS.client(self.overrides)
+        return await asyncio.gather(*(self._generate(client, *request) for request in requests))
 
-    async def _one(self, client: Any, prompt: list[int], seed: int) -> Sample:
+    async def _generate(self, client: Any, prompt: list[int], seed: int) -> Sample:
         output = await client.generate(
             request_id=uuid4().hex,
             prompt_ids=prompt,
@@ -57,7 +64,7 @@ class ClusterSampler:
                 "max_tokens": self.sampling.max_tokens,
                 "temperature": self.sampling.temperature,
                 "top_p": self.sampling.top_p,
-                "stop_token_ids": sorted(self.eos_token_ids),
+                "stop_token_ids": list(self.eos_token_ids),
                 "seed": seed,
                 "logprobs": True,
             },
@@ -68,52 +75,48 @@ class ClusterSampler:
 
     def batch_size(self, longest_prompt: int) -> int:
         """Whatever their length: the servers schedule them."""
-        return ROWS
+        return REQUESTS
 
     def close(self) -> None:
-        """Nothing yet: the next to ask may want the same model, and a start takes minutes."""
+        """Nothing yet: the next sampler may want the same model, and a start takes minutes."""
 
 
 class Servers:
-    """The rollout servers of this process: of one model at a time, kept until another is asked."""
+    """The rollout servers of this process: of one model at a time, kept until another is wanted."""
 
     def __init__(self) -> None:
-        self.overrides: Overrides = {}
+        self._overrides: Overrides = {}
         self._client: Any = None
 
     def client(self, overrides: Overrides) -> Any:
-        """Who asks them; they start, or start anew with another model."""
-        if self._client is None or self.overrides != overrides:
+        """Their client; they start, or start anew with another model."""
+        if self._client is None or self._overrides != overrides:
             self.end()
             self._start(overrides)
-            self.overrides = overrides
+            self._overrides = overrides
         return self._client
 
     def end(self) -> None:
         """Leaves the devices to the trainer."""
         if self._client is not None:
-            import ray  # pyright: ignore[reportMissingImports]
+            import ray
 
             self._client = self._manager = None
             ray.shutdown()
 
     def _start(self, overrides: Overrides) -> None:
-        import ray  # pyright: ignore[reportMissingImports]
-        from omegaconf import OmegaConf  # pyright: ignore[reportMissingImports]
-        from verl.trainer.constants_ppo import (  # pyright: ignore[reportMissingImports]
-            get_ppo_ray_runtime_env,
-        )
-        from verl.workers.rollout.llm_server import (  # pyright: ignore[reportMissingImports]
-            LLMServerManager,
-        )
+        import ray
+        from omegaconf import OmegaConf
+        from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+        from verl.workers.rollout.llm_server import LLMServerManager
 
-        config = composed(overrides)
+        config = compose_config(overrides)
         OmegaConf.resolve(config)
-        asked: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
-        variables = OmegaConf.merge(get_ppo_ray_runtime_env(config), asked.pop("runtime_env", {}))
+        options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
+        variables = OmegaConf.merge(get_ppo_ray_runtime_env(config), options.pop("runtime_env", {}))
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-        ray.init(**asked, **quiet, runtime_env=OmegaConf.to_container(variables))
+        options |= {"log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init(**options, runtime_env=OmegaConf.to_container(variables))
         with contextlib.redirect_stdout(io.StringIO()):  # verl prints its servers' addresses
             self._manager = LLMServerManager.create(config=config)
         self._client = self._manager.get_client()
@@ -122,9 +125,42 @@ class Servers:
 SERVERS = Servers()
 
 
-def composed(overrides: Overrides) -> Any:
-    """verl's whole configuration with these overrides, as its own command makes it."""
-    from hydra import compose, initialize_config_module  # pyright: ignore[reportMissingImports]
+def load_without_weights(
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: Dtype = "auto",
+    trust_remote_code: bool = False,
+) -> LoadedModel:
+    """The model's shape, tokenizer and hash; the cluster alone holds its weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", overrides=words(overrides))
+    files = model_files(name, revision=revision, trust_remote_code=trust_remote_code)
+    body = model_folder(base_of(files.folder)) if files.adapter else files.folder
+    config = AutoConfig.from_pretrained(
+        str(body), local_files_only=True, trust_remote_code=trust_remote_code
+    )
+    chosen = config.dtype or torch.float32 if dtype == "auto" else getattr(torch, dtype)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            config, dtype=chosen, trust_remote_code=trust_remote_code
+        )
+    return LoadedModel(files, model.eval(), str(model.dtype).removeprefix("torch."))
+
+
+def merge_adapter(model: LoadedModel, folder: Path, base: Path, options: dict[str, Any]) -> Path:
+    """The adapter merged into its base, as `crt eval` loads it, for servers of whole models.
+
+    One such model is kept in `folder` while the process lives; servers hold one at a time.
+    """
+    target = folder / model.hash[:16]
+    if not (target / "whole").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        target.mkdir(parents=True)
+        copy_files(base, target, TOKENIZER_FILES + MODEL_FILES)
+        merged = load_model(str(model.files.folder), device="cpu", **options)
+        merged.model.save_pretrained(target)
+        (target / "whole").touch()
+    return target

@@ -1,198 +1,203 @@
-"""verl's synchronous trainer with our advantages: the whole batch decides, then one update."""
+# pyright: reportMissingImports=false
+"""What verl loads: its synchronous trainer with our advantages, an agent loop, a reward manager.
 
+verl finds this module by VERL_USE_EXTERNAL_MODULES, in every process of the cluster.
+"""
+
+import asyncio
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import torch
-import transfer_queue as tq  # pyright: ignore[reportMissingImports]
-from omegaconf import OmegaConf, open_dict  # pyright: ignore[reportMissingImports]
-from tensordict import TensorDict  # pyright: ignore[reportMissingImports]
-from verl.protocol import DataProto  # pyright: ignore[reportMissingImports]
-from verl.trainer.ppo.rollout_corr_helper import (  # pyright: ignore[reportMissingImports]
-    compute_rollout_correction_and_add_to_batch,
-)
-from verl.trainer.ppo.v1.trainer_sync import (  # pyright: ignore[reportMissingImports]
-    PPOTrainerSync,
-)
-from verl.utils import tensordict_utils as tu  # pyright: ignore[reportMissingImports]
-from verl.workers.utils.padding import (  # pyright: ignore[reportMissingImports]
-    response_to_nested,
-)
+import transfer_queue as tq
+from omegaconf import OmegaConf, open_dict
+from tensordict import TensorDict
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.protocol import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+from verl.utils.import_utils import is_trl_available
+from verl.utils.profiler import simple_timer
+from verl.workers.utils.padding import response_to_nested
 
-from crt.algorithm.step import logged_metrics, weight_by_length
+from crt.algorithm.step import Step, logged_metrics, weight_by_length
+from crt.grading.grader import Grader
 from crt.io import read_json, write_json
 from crt.run import Run
-from crt.training.verl.hook import REFERENCE, Decided, Row, decided
-from crt.training.verl.state import STATE_FILE, frozen, objective_from, restored, saved
-from crt.types import Verdict
+from crt.sampling.models import load_tokenizer
+from crt.sampling.policy import Response, decode_response, grade_responses
+from crt.training.stage import stage_of
+from crt.training.verl.advantages import BatchAdvantages, decide_batch
+from crt.training.verl.data import folder_of, problem_of, read_reference
+from crt.training.verl.overrides import NAME
+from crt.training.verl.recorder import ClusterRecorder
+from crt.training.verl.state import (
+    STATE_FILE,
+    read_objective,
+    restore_objective,
+    restore_reference,
+    state_to_save,
+)
+from crt.types import Rollout, Verdict
 
 CORRECTED = ("response_mask", "old_log_probs", "rollout_log_probs")
 
 
-class Watch(Protocol):
-    """Who keeps what a step leaves behind, and says when to save and to end."""
+def hide_trl() -> None:
+    """TRL may be installed beside verl: 0.9.1 would import a class that TRL 1.16 does not have.
 
-    def on_graded(self, step: int, rows: Sequence[Row | None], decided: Decided) -> None:
-        """A batch is sampled, graded and decided; the update comes after."""
-        ...
-
-    def on_updated(self, step: int, told: dict[str, Any], seconds: dict[str, float]) -> None:
-        """The update is done."""
-        ...
-
-    def wants(self, step: int) -> tuple[bool, bool, bool]:
-        """Whether to save now, to measure what is saved, and to end."""
-        ...
-
-    def on_saved(self, step: int, folder: Path, measured: Sequence[Row] | None) -> None:
-        """verl's checkpoint is there, and the policy's responses to the validation problems."""
-        ...
+    verl asks once whether TRL is there and remembers the answer.
+    """
+    modules: dict[str, Any] = sys.modules
+    imported = modules.get("trl")
+    modules["trl"] = None
+    is_trl_available()
+    del modules["trl"]
+    if imported is not None:
+        modules["trl"] = imported
 
 
+hide_trl()
+
+
+@register_trainer(NAME)
 class ClusterTrainer(PPOTrainerSync):
-    """In place of verl's trainer; `crt.*` of its configuration says what is optimised."""
+    """The trainer of the run in `crt.run`: the whole batch decides, then one update.
 
-    def __init__(self, config: Any, run: Run, watch: Watch) -> None:
+    `crt.objective` says what is optimised.
+    """
+
+    def __init__(self, config: Any) -> None:
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # the base class asks for its own name
-        self.start: dict[str, Any] = OmegaConf.to_container(config.crt.objective, resolve=True)
-        self.objective = objective_from(self.start)
-        self.run, self.watch, self.stage = run, watch, int(config.crt.stage)
-        self.reference: dict[str, Any] = {}
-        self.figures: dict[str, Any] = {}
+        self.settings: dict[str, Any] = OmegaConf.to_container(config.crt.objective, resolve=True)
+        self.objective = read_objective(self.settings)
+        self.run = Run.open(Path(config.crt.run))
+        stage, model = stage_of(self.run), Path(config.actor_rollout_ref.model.path)
+        self.recorder = ClusterRecorder(self.run, stage, folder_of(self.run, stage), model)
+        self.stage = int(config.crt.stage)
+        self.reference = read_reference(Path(config.data.train_files))  # frozen from here on
+        self.metrics: dict[str, Any] = {}
         super().__init__(config)
-
-    def _init_dataloader(self) -> None:
-        """verl's data; the reference's columns stay as they are from here on."""
-        super()._init_dataloader()
-        infos = self.train_dataset.dataframe["extra_info"]
-        self.reference = {
-            info["problem_id"]: {name: list(info[name]) for name in REFERENCE} for info in infos
-        }
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Those of the objective, in place of verl's estimators."""
-        fields = ["extra_info", "extra_fields", "entropy", *CORRECTED]
+        fields = ["extra_fields", "entropy", *CORRECTED]
         if self.use_reference_policy:
             fields.append("ref_log_prob")
         data = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
-        rows = self._rows(data, [bool(tag.get("is_padding", False)) for tag in batch.tags])
-        settings = self.run.config
-        found, self.objective = decided(
+        noted = data.pop("extra_fields").tolist()
+        rollouts = [
+            None if tag.get("is_padding") else rollout_of(fields)
+            for fields, tag in zip(noted, batch.tags, strict=True)
+        ]
+        config = self.run.config
+        advantages, self.objective = decide_batch(
             self.objective,
-            rows,
-            settings.sampling.group_size,
-            settings.optim.estimator,
-            settings.grading.truncated,
+            rollouts,
+            self.reference,
+            config.sampling.group_size,
+            config.optim.estimator,
+            config.grading.truncated,
         )
         correction = self.config.algorithm.rollout_correction
-        trained, weights, measured = loss_fields(data, found, correction)
-        metrics.update(measured | trained_on(data, trained["response_mask"]))
-        found = with_weights(found, rows, weights)
-        if found.step.signal is not None:
-            metrics.update(logged_metrics(found.step.signal.row, self.stage))
-        self.watch.on_graded(self.global_steps, rows, found)
+        trained, weights, correction_metrics = loss_fields(data, advantages, correction)
+        metrics.update(correction_metrics | token_metrics(data, trained["response_mask"]))
+        if advantages.step.signal is not None:
+            add_weight_by_length(advantages.step, rollouts, weights)
+            metrics.update(logged_metrics(advantages.step.signal.row, self.stage))
+        self.recorder.on_graded(self.global_steps, rollouts, advantages)
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=trained)
 
-    def _rows(self, data: Any, padding: Sequence[bool]) -> list[Row | None]:
-        """verl's batch as ours, with the reference as it was frozen."""
-        infos, extras = data.pop("extra_info").tolist(), data.pop("extra_fields").tolist()
-        return [
-            None if added else row_of(info | self.reference.get(info["problem_id"], {}), extra)
-            for info, extra, added in zip(infos, extras, padding, strict=True)
-        ]
-
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """verl's update; what it says is kept for the step's row."""
+        """verl's update; its metrics are kept for the step's row."""
         after = super()._update_actor(batch, metrics)
-        self.figures = dict(metrics)
+        self.metrics = dict(metrics)
         return after
 
     def on_step_end(self) -> None:
         """Saves before the servers wake up again, measures after they have the new weights."""
-        self.watch.on_updated(self.global_steps, self.figures, dict(self.timing_raw))
-        save, measure, end = self.watch.wants(self.global_steps)
+        step = self.global_steps
+        self.recorder.on_updated(step, self.metrics, dict(self.timing_raw))
+        save, measure, end = self.recorder.what_to_do(step)
         if save:
             self._save_checkpoint()
         super().on_step_end()
         if save:
-            folder = Path(self.config.trainer.default_local_dir)
-            self.watch.on_saved(
-                self.global_steps,
-                folder / f"global_step_{self.global_steps}",
-                self._on_validation() if measure else None,
-            )
+            validation = self._sample_validation() if measure else None
+            self.recorder.on_saved(step, self._checkpoint_folder, validation)
         if end:
-            self.total_training_steps = self.global_steps
+            self.total_training_steps = step
 
-    def _on_validation(self) -> list[Row]:
-        """The policy's responses to the validation problems, asked as verl's own validation."""
-        told: list[Row] = []
-        for asked in self.val_dataloader:
-            count = len(asked["raw_prompt"])
-            asked["uid"] = np.array([str(uuid4()) for _ in range(count)], dtype=object)
-            prompts = tu.get_tensordict(asked)
+    def _sample_validation(self) -> list[Rollout]:
+        """The policy's responses to the validation problems, sampled as in verl's validation."""
+        rollouts: list[Rollout] = []
+        for problems in self.val_dataloader:
+            count = len(problems["raw_prompt"])
+            problems["uid"] = np.array([str(uuid4()) for _ in range(count)], dtype=object)
+            prompts = tu.get_tensordict(problems)
             tu.assign_non_tensor_data(prompts, "global_steps", self.global_steps)
             tu.assign_non_tensor_data(prompts, "validate", True)
             tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
-            tq.kv_batch_put(keys=list(asked["uid"]), partition_id="val", tags=[tag] * count)
+            tq.kv_batch_put(keys=list(problems["uid"]), partition_id="val", tags=[tag] * count)
             self.agent_loop_manager.generate_sequences(prompts)
             batch, _ = self.replay_buffer.sample(
                 global_steps=self.global_steps, partition_id="val", batch_size=count
             )
             data = tq.kv_batch_get(
-                keys=batch.keys,
-                partition_id=batch.partition_id,
-                select_fields=["extra_info", "extra_fields"],
+                keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
             )
-            infos, extras = data.pop("extra_info").tolist(), data.pop("extra_fields").tolist()
-            told += [row_of(info, extra) for info, extra in zip(infos, extras, strict=True)]
+            rollouts += map(rollout_of, data.pop("extra_fields").tolist())
             tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
-        return told
+        return rollouts
+
+    @property
+    def _checkpoint_folder(self) -> Path:
+        return Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
 
     def _save_checkpoint(self) -> None:
         """Ours first: verl notes the checkpoint as whole at its end."""
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder = self._checkpoint_folder
         folder.mkdir(parents=True, exist_ok=True)
         records = self.run.checkpoints
-        kept = saved(self.objective, self.start, self.stage, records, self.reference)
-        write_json(folder / STATE_FILE, kept)
+        state = state_to_save(self.objective, self.settings, self.stage, records, self.reference)
+        write_json(folder / STATE_FILE, state)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
-        """Also from `trainer.resume_from_path`; what was changed since is said."""
+        """Also from `trainer.resume_from_path`; the log has a note on what was changed since."""
         super()._load_checkpoint()
         if not self.global_steps:
             return
         trainer = self.config.trainer
         named = trainer.resume_from_path if trainer.resume_mode == "resume_path" else None
-        folder = named or f"{trainer.default_local_dir}/global_step_{self.global_steps}"
-        kept = read_json(Path(folder) / STATE_FILE)
-        self.objective, changed = restored(self.objective, kept)
-        self.reference, others = frozen(kept, self.reference)
-        for word in (*changed, *others):
-            print(f"Note: {word}", flush=True)
+        state = read_json(Path(named or self._checkpoint_folder) / STATE_FILE)
+        self.objective, changed = restore_objective(self.objective, state)
+        self.reference, others = restore_reference(self.reference, state)
+        for note in (*changed, *others):
+            print(f"Note: {note}", flush=True)
 
 
-def row_of(info: Any, extra: Any) -> Row:
-    """A response with what the reward manager noted of it."""
-    told = extra["reward_extra_info"]
-    return Row(
-        info, told["text"], told["tokens"], told["stop"], Verdict(told["verdict"]),
-        told["extracted"],
-    )  # fmt: skip
+def rollout_of(extra_fields: dict[str, Any]) -> Rollout:
+    """A graded response of verl's batch, as the reward manager noted it."""
+    note = extra_fields["reward_extra_info"]["rollout"]
+    return Rollout(**{**note, "verdict": Verdict(note["verdict"])})
 
 
 def loss_fields(
-    data: Any, found: Decided, correction: Any
+    data: Any, advantages: BatchAdvantages, correction: Any
 ) -> tuple[Any, list[float] | None, dict[str, float]]:
-    """What verl's loss is given, each response's mean importance weight, and verl's figures of it.
+    """What verl's loss is given, each response's mean importance weight, and verl's metrics of it.
 
     The correction is verl's own (`algorithm.rollout_correction`): weights of the trainer's
     probabilities against the sampler's, and tokens that it rejects. A masked row has no token in
@@ -201,44 +206,112 @@ def loss_fields(
     """
     nested = data["response_mask"]
     padded = DataProto(batch=data.select(*CORRECTED).to_padded_tensor())
-    lengths = nested.offsets().diff()
-    corrected, measured = compute_rollout_correction_and_add_to_batch(padded, correction)
+    corrected, metrics = compute_rollout_correction_and_add_to_batch(padded, correction)
     kept = corrected.batch["response_mask"]
-    masked = torch.tensor(found.masked)[:, None]
-    advantages = torch.tensor(found.advantages, dtype=torch.float32)[:, None].expand(kept.shape)
+    masked = torch.tensor(advantages.masked)[:, None]
+    values = torch.tensor(advantages.values, dtype=torch.float32)[:, None].expand(kept.shape)
     fields = {
-        "advantages": advantages,
-        "returns": advantages,
+        "advantages": values,
+        "returns": values,
         "response_mask": kept.masked_fill(masked, 0).to(nested.dtype),
     }
     weights = None
     if "rollout_is_weights" in corrected.batch:
         fields["rollout_is_weights"] = corrected.batch["rollout_is_weights"]
-        sums = (corrected.batch["rollout_is_weights"] * kept).sum(dim=-1)
-        weights = (sums / lengths.clamp(min=1)).tolist()
-    told = {name: response_to_nested(value, nested) for name, value in fields.items()}
-    return TensorDict(told, batch_size=len(found.masked)), weights, measured
+        sums = (fields["rollout_is_weights"] * kept).sum(dim=-1)
+        weights = (sums / nested.offsets().diff().clamp(min=1)).tolist()
+    tensors = {name: response_to_nested(value, nested) for name, value in fields.items()}
+    return TensorDict(tensors, batch_size=len(masked)), weights, metrics
 
 
-def trained_on(data: Any, mask: Any) -> dict[str, float]:
+def token_metrics(data: Any, mask: Any) -> dict[str, float]:
     """Entropy, and k3 to the reference, per token that is trained on; nothing if there is none."""
     kept = mask.values().bool()
     if not kept.any():
         return {}
-    figures = {"crt/entropy": data["entropy"].values()[kept].mean().item()}
+    metrics = {"crt/entropy": data["entropy"].values()[kept].mean().item()}
     if "ref_log_prob" in data:
-        apart = (data["ref_log_prob"].values() - data["old_log_probs"].values())[kept]
-        figures["crt/kl"] = (apart.exp() - apart - 1).mean().item()
-    return figures
+        log_ratio = (data["ref_log_prob"].values() - data["old_log_probs"].values())[kept]
+        metrics["crt/kl"] = (log_ratio.exp() - log_ratio - 1).mean().item()
+    return metrics
 
 
-def with_weights(
-    found: Decided, rows: Sequence[Row | None], weights: Sequence[float] | None
-) -> Decided:
-    """The step with how much responses of each length count; not those that verl added."""
-    if weights is None or found.step.signal is None:
-        return found
-    pairs = [(each, row.tokens) for row, each in zip(rows, weights, strict=True) if row is not None]
-    by_length = weight_by_length(*np.array(pairs, dtype=float).T)
-    row = found.step.signal.row | {"weight_by_length": by_length}
-    return replace(found, step=replace(found.step, signal=replace(found.step.signal, row=row)))
+def add_weight_by_length(
+    step: Step, rollouts: Sequence[Rollout | None], weights: Sequence[float] | None
+) -> None:
+    """How much responses of each length count goes into the step's row; not those verl added."""
+    if weights is None or step.signal is None:
+        return
+    pairs = [(w, r.length) for r, w in zip(rollouts, weights, strict=True) if r is not None]
+    step.signal.row["weight_by_length"] = weight_by_length(*np.array(pairs, dtype=float).T)
+
+
+@register(NAME)
+class PromptAgent(AgentLoopBase):
+    """One response to the prompt of the data file.
+
+    verl would render the messages with its own tokenizer and settings; the reference was sampled
+    with these ids.
+    """
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
+        """verl's form of a response."""
+        info = kwargs["extra_info"]
+        prompt = [int(token) for token in info["prompt_ids"]]
+        max_tokens = int(info["max_tokens"])  # training and validation have caps of their own
+        timing: dict[str, Any] = {}
+        with simple_timer("generate_sequences", timing):
+            output = await self.server_manager.generate(
+                request_id=uuid4().hex,
+                prompt_ids=prompt,
+                sampling_params={
+                    **sampling_params,
+                    "max_tokens": max_tokens,
+                    "stop_token_ids": list(self.config.crt.eos_token_ids),
+                },
+            )
+        tokens = list(output.token_ids)[:max_tokens]
+        return AgentLoopOutput(
+            prompt_ids=prompt,
+            response_ids=tokens,
+            response_mask=[1] * len(tokens),
+            response_logprobs=list(output.log_probs)[:max_tokens] if output.log_probs else None,
+            num_turns=2,
+            metrics=timing,
+            extra_fields={**output.extra_fields, "turn_scores": [], "tool_rewards": []},
+        )
+
+
+class Correctness(RewardManagerBase):
+    """1 for a correct response, 0 for any other; the graded rollout goes beside it."""
+
+    def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **_: Any) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        grading = Run.open(Path(config.crt.run)).config.grading
+        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        model = config.actor_rollout_ref.model
+        self.own_tokenizer = load_tokenizer(Path(model.path), model.trust_remote_code)
+        self.eos_token_ids = frozenset(config.crt.eos_token_ids)
+
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """verl's form of a reward."""
+        item = data[-1]
+        rollout = await asyncio.to_thread(
+            self._grade,
+            item.batch["responses"].tolist(),
+            item.non_tensor_batch["extra_info"],
+        )
+        correct = float(rollout.verdict is Verdict.CORRECT)
+        note = asdict(rollout) | {"verdict": rollout.verdict.value}
+        return {"reward_score": correct, "reward_extra_info": {"acc": correct, "rollout": note}}
+
+    def _grade(self, tokens: list[int], info: Any) -> Rollout:
+        ended = bool(tokens) and tokens[-1] in self.eos_token_ids
+        response = Response(
+            decode_response(self.own_tokenizer, tokens, self.eos_token_ids),
+            len(tokens),
+            "eos" if ended else "length",
+            bool(info["opens_thinking"]),
+        )
+        (rollout,) = grade_responses([problem_of(info)], [[response]], self.grader)
+        return replace(rollout, budget=None if info["budget"] is None else int(info["budget"]))

@@ -12,8 +12,8 @@ from crt import pocket
 from crt.config import LoraConfig
 from crt.errors import EngineError
 from crt.sampling.models import load_model
-from crt.training.verl.adapter import merged_folder, write_adapter
-from crt.training.verl.model import without_weights
+from crt.training.verl.recorder import write_adapter
+from crt.training.verl.sampler import load_without_weights, merge_adapter
 
 LORA = LoraConfig(rank=2, alpha=4)
 ASKED = torch.tensor([[5, 6, 7, 8]])
@@ -48,8 +48,8 @@ def test_an_adapter_comes_back_as_it_was_trained(tmp_path, one_rank):
     model = trained(tmp_path / "actor")
     write_adapter(tmp_path / "actor", tmp_path / "adapter", pocket.path(), LORA)
     loaded = load_model(str(tmp_path / "adapter"))
-    whole = merged_folder(
-        without_weights(str(tmp_path / "adapter")), tmp_path / "merged", pocket.path(), {}
+    whole = merge_adapter(
+        load_without_weights(str(tmp_path / "adapter")), tmp_path / "merged", pocket.path(), {}
     )
     with torch.no_grad():
         expected = model(ASKED).logits
@@ -62,10 +62,10 @@ def test_an_adapter_comes_back_as_it_was_trained(tmp_path, one_rank):
 def test_one_merged_model_is_kept_and_found_again(tmp_path, one_rank):
     trained(tmp_path / "actor")
     write_adapter(tmp_path / "actor", tmp_path / "adapter", pocket.path(), LORA)
-    adapter, folder = without_weights(str(tmp_path / "adapter")), tmp_path / "merged"
+    adapter, folder = load_without_weights(str(tmp_path / "adapter")), tmp_path / "merged"
     (folder / "another").mkdir(parents=True)
-    first = merged_folder(adapter, folder, pocket.path(), {})
-    assert merged_folder(adapter, folder, pocket.path(), {}) == first
+    first = merge_adapter(adapter, folder, pocket.path(), {})
+    assert merge_adapter(adapter, folder, pocket.path(), {}) == first
     assert [path.name for path in folder.iterdir()] == [first.name]
 
 

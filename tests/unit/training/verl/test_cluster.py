@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import Shorten
 from crt.cli import main
-from crt.data.prompts import render
+from crt.data.prompts import Prompt, render
 from crt.errors import ConfigError, EngineError
 from crt.io import read_json
 from crt.recipes import config_of, load_recipe
@@ -17,14 +18,14 @@ from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Store
 from crt.training.stage import Stage, stage_of
+from crt.training.verl.advantages import decide_batch, reference_columns
+from crt.training.verl.data import StageFolder, rows_of, write_parquet
 from crt.training.verl.fit import BACKEND, Follower, check, folder_of, left_at, prepare, sampler_of
-from crt.training.verl.folder import Folder
-from crt.training.verl.hook import Row, decided
 from crt.training.verl.recorder import ClusterRecorder
-from crt.types import Rollout, Verdict
+from crt.types import Problem, Rollout, Verdict
 from tests.support.tiny_model import make_model
 
-FIGURES = {
+METRICS = {
     "actor/pg_loss": 0.25,
     "actor/grad_norm": 1.5,
     "actor/lr": 1e-6,
@@ -47,49 +48,54 @@ def config(**changes):
     return config_of(data | changes)
 
 
-def rows(verdicts: str, tokens: int = 20, reference: str = "11", group: int = 4) -> list[Row]:
+def rollouts(verdicts: str, tokens: int = 20, group: int = 4) -> list[Rollout]:
     """Problems a and b; c is correct, w wrong, u could not be graded."""
     kinds = {"c": Verdict.CORRECT, "w": Verdict.WRONG, "u": Verdict.UNGRADED}
-    columns = {
-        "reference_correct": [int(one) for one in reference],
-        "reference_length": [50, 60],
-        "reference_truncated": [0, 0],
-    }
     return [
-        Row({"problem_id": "ab"[i // group], "budget": None, **columns}, f"text {i}", tokens + i,
-            "eos", kinds[verdict], "7")
+        Rollout("ab"[i // group], f"text {i}", tokens + i, "eos", kinds[verdict], "7")
         for i, verdict in enumerate(verdicts)
-    ]  # fmt: skip
+    ]
+
+
+def reference(correct: str = "11") -> Batch:
+    """The frozen policy's two rollouts on a and on b."""
+    right = [int(one) for one in correct]
+    return Batch(("a", "b"), [right, right], [[50, 60], [50, 60]])
 
 
 class Training:
     """A recorder with its run, driven as verl's trainer drives it."""
 
-    def __init__(self, folder: Path, first: int = 0, **changes) -> None:
+    def __init__(self, folder: Path, first: int = 0, correct: str = "11", **changes) -> None:
         self.run = Run.create(folder / "run", config(**changes))
         self.base = folder / "base"
         self.base.mkdir()
         (self.base / "config.json").write_text('{"dtype": "bfloat16"}')
         (self.base / "tokenizer.json").write_text("the base's")
-        self.folder = Folder(folder / "run" / "state" / "stage1")
+        self.folder = StageFolder(folder / "run" / "state" / "stage1")
         self.folder.path.mkdir()
+        problems = [Problem(name, "How many?", "7") for name in "ab"]
+        prompts = [Prompt(name, (), name, (3, 4), False, None) for name in "ab"]
+        rows = rows_of(problems, prompts, reference(correct), 100)
+        write_parquet(self.folder.validation, rows)
         self.stage = Stage(1, Shorten(), "m", first, 6)
         self.recorder = ClusterRecorder(self.run, self.stage, self.folder, self.base)
 
-    def step(self, number: int, verdicts: str = "cccwcccc", tokens: int = 20, **figures) -> None:
-        batch = rows(verdicts, tokens)
-        found, _ = decided(Shorten(), batch, 4)
-        self.recorder.on_graded(number, batch, found)
-        self.recorder.on_updated(number, FIGURES | figures, {"gen": 2.0, "update_actor": 1.0})
+    def step(self, number: int, verdicts: str = "cccwcccc", tokens: int = 20, **metrics) -> None:
+        batch = rollouts(verdicts, tokens)
+        columns = {name: reference_columns(reference(), name) for name in "ab"}
+        advantages, _ = decide_batch(Shorten(), batch, columns, 4)
+        self.recorder.on_graded(number, batch, advantages)
+        self.recorder.on_updated(number, METRICS | metrics, {"gen": 2.0, "update_actor": 1.0})
 
-    def save(self, number: int, measured: list[Row] | None) -> Path:
+    def save(self, number: int, validation: list[Rollout] | None) -> Path:
         there = self.folder.saved / f"global_step_{number}"
         model = there / "actor" / "huggingface"
         model.mkdir(parents=True)
         (model / "model.safetensors").write_text(f"weights {number}")
         (model / "config.json").write_text('{"dtype": "bfloat16", "verl": 1}')
         (model / "tokenizer.json").write_text("verl's")
-        self.recorder.on_saved(number, there, measured)
+        self.recorder.on_saved(number, there, validation)
         return there
 
 
@@ -116,12 +122,13 @@ def test_every_response_is_kept(training):
     assert kept[0]["text"] == "text 0" and kept[0]["tokens"] == 20 and kept[0]["stop"] == "eos"
 
 
-def test_a_checkpoint_is_the_weights_with_the_bases_own_words(training):
+def test_a_checkpoint_is_the_weights_with_the_bases_own_words(tmp_path):
+    training = Training(tmp_path, correct="10")
     training.step(1)
     training.step(2)
-    assert training.recorder.wants(1) == (False, False, False)
-    assert training.recorder.wants(2) == (True, True, False)
-    training.save(2, rows("cccw", group=2, reference="10"))
+    assert training.recorder.what_to_do(1) == (False, False, False)
+    assert training.recorder.what_to_do(2) == (True, True, False)
+    training.save(2, rollouts("cccw", group=2))
     (step,) = training.run.checkpoints
     record, folder = training.run.checkpoints[step], training.run.checkpoint(2)
     assert record["accuracy"] == 0.75 and record["reference_accuracy"] == 0.5
@@ -134,7 +141,7 @@ def test_a_checkpoint_is_the_weights_with_the_bases_own_words(training):
 def test_the_recipes_precision_is_the_checkpoints(tmp_path):
     training = Training(tmp_path, model={"name": "m", "dtype": "float32"})
     training.step(1)
-    training.save(1, rows("cccc", group=2))
+    training.save(1, rollouts("cccc", group=2))
     assert read_json(training.run.checkpoint(1) / "config.json")["dtype"] == "float32"
 
 
@@ -142,14 +149,14 @@ def test_steps_of_a_later_stage_go_on_counting(tmp_path):
     training = Training(tmp_path, first=3)
     training.step(1)
     assert training.run.steps[0]["step"] == 4
-    assert training.recorder.wants(1) == (True, True, False)  # 4 is a multiple of 2
+    assert training.recorder.what_to_do(1) == (True, True, False)  # 4 is a multiple of 2
 
 
 def test_asked_to_end_it_saves_without_measuring(training):
     training.step(1)
     training.folder.stop.touch()
-    assert training.recorder.wants(1) == (True, False, True)
-    assert training.recorder.wants(6) == (True, True, True)  # the last step
+    assert training.recorder.what_to_do(1) == (True, False, True)
+    assert training.recorder.what_to_do(6) == (True, True, True)  # the last step
 
 
 def test_the_last_two_of_verls_checkpoints_stay(training):
@@ -161,7 +168,7 @@ def test_the_last_two_of_verls_checkpoints_stay(training):
 
 def test_a_lost_rollout_of_a_measurement_leaves_its_problem_out(training):
     training.step(1)
-    training.save(1, rows("cccw", group=2)[1:])
+    training.save(1, rollouts("cccw", group=2)[1:])
     assert training.run.checkpoints[1]["problems"] == 1
 
 
@@ -184,7 +191,7 @@ def test_a_grader_that_does_not_work_stops_it(training):
 def test_what_came_after_the_last_whole_checkpoint_is_taken_back(training):
     for number in (1, 2, 3):
         training.step(number)
-    training.save(2, rows("cccc", group=2))
+    training.save(2, rollouts("cccc", group=2))
     broken = training.folder.saved / "global_step_3"
     (broken / "actor").mkdir(parents=True)
     saved = left_at(training.run, training.stage, training.folder)
@@ -263,7 +270,7 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     kept(context, context.base, validation, Verdict.CORRECT, 50)
     kept(context, start, train, Verdict.WRONG, 20)
     folder = folder_of(run, stage)
-    prepare(run, context, stage, context.reference(start), folder)
+    prepare(context, stage, context.reference(start), folder)
     asked = [row["extra_info"] for row in pq.read_table(folder.train).to_pylist()]
     judged = [row["extra_info"] for row in pq.read_table(folder.validation).to_pylist()]
     assert len(asked) == 4 * 4 and len(judged) == 4  # steps 5 to 8, and the validation problems

@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 
 from crt.algorithm.batch import Batch
 from crt.data.prompts import Prompt
-from crt.training.verl.data import problem_of, rows_of, write_parquet
+from crt.training.verl.advantages import REFERENCE
+from crt.training.verl.data import problem_of, read_reference, rows_of, write_parquet
 from crt.types import Problem
 
 PROBLEMS = [
@@ -33,5 +34,9 @@ def test_a_row_comes_back_as_it_was(tmp_path):
     assert second["reference_truncated"] == [0, 1]
     assert first["reference_correct"] == []  # could not be graded
     assert problem_of(second) == Problem("b", "Which?", "B", "", ("x", "y"), 0.5)
+    assert read_reference(tmp_path / "x.parquet") == {
+        "a": {name: [] for name in REFERENCE},
+        "b": {name: second[name] for name in REFERENCE},
+    }
     assert rows[0]["prompt"] == [{"role": "user", "content": "a"}]
     assert rows[1]["reward_model"]["ground_truth"] == "B"

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -11,13 +10,13 @@ import pytest
 
 from crt.errors import EngineError
 from crt.io import write_json
-from crt.training.verl.folder import Folder
+from crt.training.verl.data import StageFolder
 from crt.training.verl.launch import launch
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(tmp_path)
+def folder(tmp_path) -> StageFolder:
+    return StageFolder(tmp_path)
 
 
 def verl_is(monkeypatch, tmp_path: Path, body: str) -> None:
@@ -27,14 +26,14 @@ def verl_is(monkeypatch, tmp_path: Path, body: str) -> None:
     (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "main_ppo.py").write_text(f"import os, pathlib, sys, time\n{body}\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine")
 
 
 def test_overrides_and_modules_arrive(monkeypatch, tmp_path, folder):
     verl_is(monkeypatch, tmp_path, "print(sys.argv[1:], os.environ['VERL_USE_EXTERNAL_MODULES'])")
     assert launch({"a.b": 1, "c": "x y"}, folder, lambda: None) is True
-    assert folder.log.read_text() == "['a.b=1', \"c='x y'\"] mine,crt.training.verl.plugin\n"
+    assert folder.log.read_text() == "['a.b=1', \"c='x y'\"] mine,crt.training.verl.trainer\n"
 
 
 def test_a_failure_is_one_sentence_with_the_last_error(monkeypatch, tmp_path, folder):
@@ -74,8 +73,8 @@ def test_it_ends_with_its_parent(monkeypatch, tmp_path, folder):
             "time.sleep(600)")  # fmt: skip
     body = (
         "from pathlib import Path; from crt.training.verl.launch import launch; "
-        "from crt.training.verl.folder import Folder; "
-        f"launch({{}}, Folder(Path({str(tmp_path)!r})), lambda: None)"
+        "from crt.training.verl.data import StageFolder; "
+        f"launch({{}}, StageFolder(Path({str(tmp_path)!r})), lambda: None)"
     )
     parent = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", body])
     until(lambda: note.exists() and note.read_text())
@@ -86,9 +85,11 @@ def test_it_ends_with_its_parent(monkeypatch, tmp_path, folder):
 
 
 def until(is_so) -> None:
-    done = threading.Event()
-    while not is_so():
-        done.wait(0.02)
+    for _ in range(3000):
+        if is_so():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not come to this within a minute")
 
 
 def alive(pid: int) -> bool:
