@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from crt.algorithm.metrics import zip_ratio
-from crt.evaluation.records import Record
+from crt.types import Rollout
 from crt.evaluation.store import opened
 from crt.types import Verdict
 

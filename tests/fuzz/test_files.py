@@ -15,7 +15,7 @@ from crt.cli import main
 from crt.data.datasets import load
 from crt.errors import ConfigError, CrtError, DataError
 from crt.evaluation.completions import Scoring, read_completions
-from crt.evaluation.sets import load_sets
+from crt.evaluation.datasets import load_sets
 from crt.grading.extract import extract
 from crt.grading.grader import Grader, Item, Pair, extract_pair
 from crt.levels.family import model_of, read_family

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.evaluation.records import Record
     from crt.evaluation.store import Evaluation
     from crt.run import Run
+    from crt.types import Rollout
 
 RECIPE = Path(__file__).parent.parent / "assets" / "demo.toml"
 SUMMARY = "summary.json"
@@ -55,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
     """Base, Stage I's result and the run's recommended checkpoint on the same test problems."""
     from crt.config import ModelConfig
-    from crt.evaluation.evaluation import Plan, evaluate
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import Plan, evaluate, progress
 
     config, progress_made = run.config, run.progress
     models = {
@@ -75,8 +74,7 @@ def evaluate_all(run: "Run") -> dict[str, "Evaluation"]:
 
 def evaluate_course(run: "Run") -> None:
     """Every checkpoint on some problems, so that one can see how the answers became shorter."""
-    from crt.evaluation.evaluation import Plan
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import Plan, progress
     from crt.evaluation.series import evaluate_run
 
     config = run.config
@@ -126,13 +124,13 @@ def report(run: "Run", evaluations: dict[str, "Evaluation"]) -> None:
 
 def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict[str, Any]:
     """One row of `summary.json`."""
-    from crt.evaluation.figures import figures
-    from crt.evaluation.versus import paired, versus
+    from crt.evaluation.metrics import compute_metrics
+    from crt.evaluation.paired import compare_pairs, pair
 
-    (data,) = evaluation.tallies
-    found = figures([evaluation.tallies[data]])
+    (data,) = evaluation.counts
+    found = compute_metrics([evaluation.counts[data]])
     values = found.values
-    against = versus([paired(evaluation.tallies[data], base.tallies[data])])
+    against = compare_pairs([pair(evaluation.counts[data], base.counts[data])])
     return {
         "name": name,
         "acc": values["acc"].value,
@@ -175,19 +173,19 @@ def show_answers(console: Any, evaluations: dict[str, "Evaluation"]) -> None:
         return
 
     def saved(key: str) -> int:
-        return (answers["base"][key].tokens or 0) - (answers["crt"][key].tokens or 0)
+        return (answers["base"][key].length or 0) - (answers["crt"][key].length or 0)
 
     chosen = max(common, key=saved)
     asked = {row["id"]: row["question"] for row in evaluations["base"].problems()}
     console.print(f"\n{escape(asked[chosen])}")
     for name, found in answers.items():
-        console.print(f"\n[bold]{name}[/], {found[chosen].tokens} tokens:")
-        console.print(escape(found[chosen].response))
+        console.print(f"\n[bold]{name}[/], {found[chosen].length} tokens:")
+        console.print(escape(found[chosen].text))
 
 
-def first_correct(evaluation: "Evaluation") -> dict[str, "Record"]:
+def first_correct(evaluation: "Evaluation") -> dict[str, "Rollout"]:
     """Problem id → its first correct response."""
-    found: dict[str, Record] = {}
+    found: dict[str, Rollout] = {}
     for record in evaluation.rollouts():
         if record.verdict == "correct":
             found.setdefault(record.problem_id, record)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crt.evaluation.figures import interval_json
+from crt.evaluation.metrics import interval_json
 from crt.evaluation.tables import Cell, Table
 
 NOTHING = "–"

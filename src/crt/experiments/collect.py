@@ -104,7 +104,7 @@ def _results(
         folder = comparison.evaluation(job, step)
         if (folder / FIGURES).is_file():
             evaluation = load(folder)
-            tallies = evaluation.tallies.values()
+            tallies = evaluation.counts.values()
             problems = sum(len(tally.ids) for tally in tallies)
             rollouts = int(sum(tally.rollouts.sum() for tally in tallies))
             against = figures_of(evaluation, base)

@@ -9,10 +9,10 @@ import numpy as np
 from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
-from crt.evaluation.figures import MEASURES, accuracy, lengths
+from crt.evaluation.bootstrap import Ratio, resample, same
+from crt.evaluation.metrics import MEASURES, accuracy, lengths
+from crt.evaluation.paired import Pair, pair
 from crt.evaluation.store import Evaluation
-from crt.evaluation.strata import Ratio, resampled, same
-from crt.evaluation.versus import Pair, paired
 
 SEED = 0  # of the bootstrap over seeds
 PLAIN = ("acc", "len", "r_zip")
@@ -38,7 +38,7 @@ class Figure:
 
 def figures_of(evaluation: Evaluation, base: Evaluation) -> dict[str, Figure]:
     """Every figure of one seed against its base, averaged over the data sets (macro)."""
-    pairs = [paired(tally, base.tallies[name]) for name, tally in evaluation.tallies.items()]
+    pairs = [pair(tally, base.counts[name]) for name, tally in evaluation.counts.items()]
     found = {key: plain(key, [tally for tally, _ in pairs]) for key in PLAIN}
     found |= {key: _score(weights, pairs) for key, weights in SCORES.items()}
     return found | {key: _moved(kind, pairs) for key, kind in MOVES.items()}
@@ -46,7 +46,7 @@ def figures_of(evaluation: Evaluation, base: Evaluation) -> dict[str, Figure]:
 
 def base_figures(base: Evaluation) -> dict[str, Figure]:
     """What is known of the base alone."""
-    return {key: plain(key, list(base.tallies.values())) for key in PLAIN}
+    return {key: plain(key, list(base.counts.values())) for key in PLAIN}
 
 
 def plain(key: str, tallies: Sequence[Any]) -> Figure:
@@ -92,4 +92,4 @@ def _moved(kind: Callable[[Array], BoolArray], pairs: Sequence[Pair]) -> Figure:
 
 def _figure(statistic: Callable[..., Array], strata: Sequence[Sequence[Ratio]]) -> Figure:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Figure(*resampled(statistic, strata))
+        return Figure(*resample(statistic, strata))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from crt.config import RunConfig
-from crt.evaluation.evaluation import Plan, evaluate
+from crt.evaluation.evaluator import Plan, evaluate
 from crt.evaluation.store import FIGURES
 from crt.experiments.outcome import outcome
 from crt.experiments.plan import Comparison, Job, opened

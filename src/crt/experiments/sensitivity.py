@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from crt.evaluation.columns import Column
-from crt.evaluation.tables import Cell, Table
+from crt.evaluation.tables import Cell, Column, Table
 from crt.experiments.collect import Result, Results
 from crt.experiments.figures import mean_of
 from crt.experiments.plan import Job

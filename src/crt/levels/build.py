@@ -10,12 +10,11 @@ from pydantic import ValidationError
 
 from crt.algorithm.registry import name_of
 from crt.errors import ConfigError, DataError
-from crt.evaluation.evaluation import Plan, Tell
-from crt.evaluation.manifest import short_name, versions
+from crt.evaluation.datasets import folder_label, short_name
+from crt.evaluation.evaluator import Plan, Tell
+from crt.evaluation.paired import LEVEL, TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, evaluate_run, points
-from crt.evaluation.sets import label as set_label
-from crt.evaluation.store import MANIFEST, PROBLEMS, load
-from crt.evaluation.versus import LEVEL, TOLERANCE, certificate, paired
+from crt.evaluation.store import MANIFEST, PROBLEMS, load, versions
 from crt.io import read_json, read_rows
 from crt.levels.choose import (
     FULL,
@@ -54,7 +53,7 @@ def evaluated_series(
         raise ConfigError(
             f"{run.path} names no data set to evaluate on: give --data, such as --data gsm8k"
         )
-    label = "+".join(short_name(set_label(name)) for name in names)
+    label = folder_label(names)
     folder = run.path / "evaluations" / label
     if _is_complete(folder, run):
         note(f"figures are those of {folder}")
@@ -167,12 +166,12 @@ def certify(
     So each of M bounds has the confidence 1 − α/M, which leaves 1 − α for whichever is chosen.
     """
     base, *others = series
-    reference = load(folder / base.folder).tallies
+    reference = load(folder / base.folder).counts
     confidence = 1 - (1 - LEVEL) / max(1, len(others))
     certificates: dict[str, LevelCertificate] = {}
     for point in others:
-        counts = load(folder / point.folder).tallies
-        pairs = [paired(counts[name], reference[name]) for name in reference if name in counts]
+        counts = load(folder / point.folder).counts
+        pairs = [pair(counts[name], reference[name]) for name in reference if name in counts]
         result = certificate(pairs, tolerance, confidence) if pairs else None
         if result is None:
             raise DataError(f"{point.name} was measured on too few problems for a certificate.")

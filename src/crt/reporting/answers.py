@@ -12,15 +12,14 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
-from crt.evaluation.records import Record
-from crt.evaluation.tally import standing
+from crt.evaluation.counts import effective_verdict
 from crt.reporting.figure_rows import ProblemTrajectories, problem_trajectories
 from crt.reporting.figures.cases import example_questions
 from crt.reporting.html import visible
 from crt.reporting.load import EvaluationGroup, ProblemKey, Row, RunView
 from crt.reporting.repetition import pieces, redundant_share
 from crt.run import ROLLOUTS, Run
-from crt.types import Problem, Verdict
+from crt.types import Problem, Rollout, Verdict
 
 MOST_COLUMNS = 9  # checkpoints whose answers are in the page
 MOST_STEPS = 12  # of training of which the page has rollouts
@@ -35,46 +34,46 @@ LEFT_OUT = 3  # the code of a piece that says how many characters were left out
 class Selection:
     """Of one problem's responses: the first, the shortest that is right, the first that is not."""
 
-    sample: Record | None = None
-    shortest: Record | None = None
-    wrong: Record | None = None
+    sample: Rollout | None = None
+    shortest: Rollout | None = None
+    wrong: Rollout | None = None
 
-    def add(self, record: Record, verdict: Verdict) -> None:
+    def add(self, record: Rollout, verdict: Verdict) -> None:
         """Keeps the record if it is one of the three."""
-        if self.sample is None or record.rollout < self.sample.rollout:
+        if self.sample is None or record.index < self.sample.index:
             self.sample = record
         if verdict is Verdict.CORRECT and (
             self.shortest is None or _size(record) < _size(self.shortest)
         ):
             self.shortest = record
         if verdict in (Verdict.WRONG, Verdict.NO_ANSWER) and (
-            self.wrong is None or record.rollout < self.wrong.rollout
+            self.wrong is None or record.index < self.wrong.index
         ):
             self.wrong = record
 
     def rows(self, truncated: Any) -> Iterator[Row]:
         """The answers that were selected, each once."""
-        roles: dict[int, tuple[Record, list[str]]] = {}
+        roles: dict[int, tuple[Rollout, list[str]]] = {}
         for kind in ("sample", "shortest", "wrong"):
             record = getattr(self, kind)
             if record is not None:
-                roles.setdefault(record.rollout, (record, []))[1].append(kind)
+                roles.setdefault(record.index, (record, []))[1].append(kind)
         for record, kinds in roles.values():
-            yield answer_row(record, standing(record, truncated), kinds)
+            yield answer_row(record, effective_verdict(record, truncated), kinds)
 
 
-def _size(record: Record) -> tuple[int, int]:
-    return (len(record.response) if record.tokens is None else record.tokens, record.rollout)
+def _size(record: Rollout) -> tuple[int, int]:
+    return (len(record.text) if record.length is None else record.length, record.index)
 
 
-def answer_row(record: Record, verdict: Verdict, kinds: Sequence[str]) -> Row:
+def answer_row(record: Rollout, verdict: Verdict, kinds: Sequence[str]) -> Row:
     """One answer as the explorer shows it; pieces as [code, text]."""
-    parts = pieces(record.response)
+    parts = pieces(record.text)
     marked = [[PIECE_CODES[part.kind], visible(part.text)] for part in parts]
     return {
         "kinds": list(kinds),
         "verdict": str(verdict),
-        "tokens": record.tokens,
+        "tokens": record.length,
         "cut": record.stop == "length",
         "extracted": None if record.extracted is None else visible(record.extracted)[:200],
         "redundant": round(100 * redundant_share(parts)),
@@ -191,9 +190,9 @@ def _select(
     evaluation = group.points[place].evaluation
     selections: dict[ProblemKey, Selection] = {}
     for record in evaluation.rollouts():
-        key = (record.data, record.problem_id)
+        key = (record.dataset, record.problem_id)
         if key in wanted:
-            verdict = standing(record, evaluation.manifest["truncated"])
+            verdict = effective_verdict(record, evaluation.manifest["truncated"])
             selections.setdefault(key, Selection()).add(record, verdict)
     return selections
 
@@ -225,7 +224,7 @@ def pack_training_rollouts(run: RunView, budget: int) -> tuple[Row, list[str]]:
                 **{"data": "training", "text": _one_line(text)},
                 "chunk": len(chunks) if fits else None,
                 "acc": _rounded([_accuracy(column) for column in columns]),
-                "len": _rounded([_mean([r.tokens for r in column]) for column in columns]),
+                "len": _rounded([_mean([r.length for r in column]) for column in columns]),
             }
         )
         chunks += [chunk] if fits else []
@@ -237,12 +236,12 @@ def pack_training_rollouts(run: RunView, budget: int) -> tuple[Row, list[str]]:
     return index, chunks
 
 
-def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[Record]]]:
+def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[Rollout]]]:
     """Problem → step → responses; a step whose file is gone or damaged has none.
 
     A run that is resumed takes steps back, so a file may go while it is read.
     """
-    responses_by_problem: dict[str, dict[int, list[Record]]] = {}
+    responses_by_problem: dict[str, dict[int, list[Rollout]]] = {}
     opened = Run(run.path, run.config)
     for step in steps:
         try:
@@ -257,11 +256,10 @@ def _responses(run: RunView, steps: Sequence[int]) -> dict[str, dict[int, list[R
     return responses_by_problem
 
 
-def _record(row: Row, number: int) -> Record:
+def _record(row: Row, number: int) -> Rollout:
     verdict, text = Verdict(row["verdict"]), str(row["text"])
-    cost = (row.get("tokens"), row.get("stop"))
-    names = ("training", str(row["problem_id"]), number)
-    return Record(*names, text, *cost, verdict, row.get("extracted"), "", None)
+    values = (text, row.get("tokens"), row.get("stop"), verdict, row.get("extracted"))
+    return Rollout(str(row["problem_id"]), *values, dataset="training", index=number)
 
 
 def _training_problems(run: RunView) -> dict[str, Problem]:
@@ -281,7 +279,7 @@ def _is_local(name: str) -> bool:
     return bool(dataset.generator) if dataset else Path(parse(name).name).is_file()
 
 
-def _selected(columns: Sequence[Sequence[Record]]) -> Iterator[list[Row]]:
+def _selected(columns: Sequence[Sequence[Rollout]]) -> Iterator[list[Row]]:
     for records in columns:
         selection = Selection()
         for record in records:
@@ -289,7 +287,7 @@ def _selected(columns: Sequence[Sequence[Record]]) -> Iterator[list[Row]]:
         yield list(selection.rows("grade"))
 
 
-def _accuracy(records: Sequence[Record]) -> float:
+def _accuracy(records: Sequence[Rollout]) -> float:
     graded = [r.verdict is Verdict.CORRECT for r in records if r.verdict is not Verdict.UNGRADED]
     return 100 * _mean(graded)
 

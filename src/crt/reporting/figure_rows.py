@@ -149,11 +149,11 @@ class ProblemTrajectories:
 
 def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
     """All data sets one after the other, the problems in the base's order."""
-    base = group.points[0].evaluation.tallies
+    base = group.points[0].evaluation.counts
     keys = tuple((name, problem_id) for name, tally in base.items() for problem_id in tally.ids)
     accuracy, length = [], []
     for point in group.points:
-        parts = [point.evaluation.tallies[name].select(tally.ids) for name, tally in base.items()]
+        parts = [point.evaluation.counts[name].select(tally.ids) for name, tally in base.items()]
         right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
         accuracy.append(np.concatenate(right))
         length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))

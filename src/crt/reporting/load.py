@@ -7,12 +7,10 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
-from crt.evaluation.comparison import load_all
-from crt.evaluation.manifest import incomparable
-from crt.evaluation.matched import length_matched
+from crt.evaluation.paired import compare_all, length_matched
 from crt.evaluation.series import SERIES, is_run
-from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, load
-from crt.evaluation.versus import all_versus
+from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, incomparable, load
+from crt.evaluation.tables import load_all
 from crt.io import read_json
 from crt.run import Run
 
@@ -70,12 +68,12 @@ class EvaluationPoint:
     name: str
     step: int | None  # of the checkpoint, 0 for the model that training began with
     evaluation: Evaluation
-    versus: Row | None  # None for the base: `all_versus` as plain values
+    versus: Row | None  # None for the base: `compare_all` as plain values
 
     @property
     def metrics(self) -> Row:
         """Averages over all data sets, as plain values."""
-        return self.evaluation.figures["averages"]["all"]
+        return self.evaluation.metrics["averages"]["all"]
 
     @property
     def versus_base(self) -> Row:
@@ -94,12 +92,12 @@ class EvaluationGroup:
 
     @property
     def num_problems(self) -> int:
-        return sum(len(tally.ids) for tally in self.points[0].evaluation.tallies.values())
+        return sum(len(tally.ids) for tally in self.points[0].evaluation.counts.values())
 
     @property
     def data_label(self) -> str:
         """The problems, in words: `400 problems of pocket/test:400`."""
-        names = ", ".join(self.points[0].evaluation.tallies)
+        names = ", ".join(self.points[0].evaluation.counts)
         plural = "" if self.num_problems == 1 else "s"
         return f"{self.num_problems:,} problem{plural} of {names}"
 
@@ -295,7 +293,7 @@ def group_comparable(
             groups.append([evaluation])
         else:
             home.append(evaluation)
-    labels = [f"{label}, {' + '.join(group[0].tallies)}" for group in groups]
+    labels = [f"{label}, {' + '.join(group[0].counts)}" for group in groups]
     return [
         EvaluationGroup(label if len(groups) == 1 else own, _points(group), False, run)
         for own, group in zip(labels, groups, strict=True)
@@ -305,8 +303,8 @@ def group_comparable(
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
     """The same problems, prompted and counted alike, and a name of its own."""
     differences, _ = incomparable(group[0].manifest, other.manifest)
-    same_problems = group[0].tallies.keys() == other.tallies.keys() and all(
-        set(tally.ids) == set(other.tallies[name].ids) for name, tally in group[0].tallies.items()
+    same_problems = group[0].counts.keys() == other.counts.keys() and all(
+        set(tally.ids) == set(other.counts[name].ids) for name, tally in group[0].counts.items()
     )
     return same_problems and not differences and other.name not in {e.name for e in group}
 
@@ -315,7 +313,7 @@ def _points(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
-        versus = all_versus(length_matched(evaluation, base), base.tallies)
+        versus = compare_all(length_matched(evaluation, base), base.counts)
         plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in versus.items()}
         points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, plain))
     return tuple(points)

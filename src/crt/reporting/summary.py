@@ -127,7 +127,7 @@ def _recommended(run: RunView) -> str:
 
 def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
     points = [point for group in groups for point in group.points]
-    sets = dict.fromkeys(name for point in points for name in point.evaluation.tallies)
+    sets = dict.fromkeys(name for point in points for name in point.evaluation.counts)
     names = ", ".join(dict.fromkeys(point.name for point in points[:8]))
     more = " and others" if len(points) > 8 else ""
     return f"{len(points)} evaluations ({names}{more}) on {', '.join(sets)}."

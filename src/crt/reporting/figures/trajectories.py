@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from crt.evaluation.sets import TITLES
+from crt.evaluation.datasets import TITLES
 from crt.reporting import style
 from crt.reporting.figure_rows import mean_and_range, with_interval
 from crt.reporting.load import EvaluationGroup, ReportData, Row, RunView
@@ -34,7 +34,7 @@ def _series_rows(group: EvaluationGroup) -> Iterator[Row]:
     curve = group.run.name if group.run else group.label
     seed = group.run.config.seed if group.run else 0
     for point in group.points:
-        averages = point.evaluation.figures["averages"]
+        averages = point.evaluation.metrics["averages"]
         for key in [name for name in averages if name != "all"] or ["all"]:
             metrics = averages[key]
             if "acc" not in metrics or "len" not in metrics:
