@@ -115,7 +115,7 @@ def test_completions(content: bytes, skip_bad: bool) -> None:
         path.write_bytes(content)
         try:
             found, _ = read_completions(path, sets, scoring)
-            assert all(isinstance(each.text, str) for each in found)
+            assert all(isinstance(each.response.text, str) for each in found)
         except DataError as error:
             told(error)
 

@@ -99,17 +99,17 @@ def show(evaluation: Any, args: argparse.Namespace) -> None:
     import json
 
     from crt.commands.compare import screen
-    from crt.evaluation.metrics import all_metrics
+    from crt.evaluation.metrics import all_metrics, nested_json
     from crt.evaluation.render import printable, terminal
     from crt.evaluation.tables import metrics_table
 
-    found = all_metrics(evaluation.counts)
+    metrics = all_metrics(evaluation.counts)
     if args.json:
-        plain = {k: {n: f.as_json() for n, f in part.items()} for k, part in found.items()}
-        told = {"name": evaluation.name, **plain, "warnings": list(evaluation.warnings)}
-        print(json.dumps(told, indent=1, allow_nan=False))
+        plain = {"name": evaluation.name, **nested_json(metrics)}
+        plain["warnings"] = list(evaluation.warnings)
+        print(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        table = metrics_table(found, evaluation.name)
+        table = metrics_table(metrics, evaluation.name)
         print(terminal([table], args.intervals, *screen()), end="")
     for warning in evaluation.warnings:
         print(f"warning: {printable(warning)}", file=sys.stderr)

@@ -1,7 +1,9 @@
 """Answers from a model here, and from a server on loopback that fails in every way."""
 
 import json
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from crt.evaluation.backends import (
     EndpointSettings,
     TryAgain,
     api_url,
+    endpoint_backend,
     fit_cap,
     local_backend,
     parse_answer,
@@ -195,6 +198,24 @@ def test_concurrency_stays_bounded(serve, problems, tmp_path):
     server = serve(pause=0.02)
     run(server.url, problems, tmp_path / "out", rollouts=8, concurrency=5)
     assert 1 < server.most <= 5
+
+
+def test_an_answer_that_trickles_in_ends_at_the_deadline(serve, problems, tmp_path):
+    server = serve(faults=["trickle"] * 9)
+    with pytest.raises(EngineError, match=r"at last: no whole answer within 0\.5 s"):
+        run(server.url, problems, tmp_path / "out", rollouts=1, concurrency=1, retries=1)
+
+
+def test_whoever_leaves_in_the_middle_waits_for_no_answer(serve, problems):
+    server, sets = serve(pause=20.0), load_sets([str(problems)])
+    how = EvaluationConfig(rollouts=1, max_tokens=64)
+    found = endpoint_backend(server.url, EndpointSettings(), PromptSettings(), how)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        list(found.answers(plan_units(sets, 1, found.rows, seed=0)))
+    assert server.headers and time.monotonic() - start < 5
 
 
 def test_nobody_there(problems, tmp_path):

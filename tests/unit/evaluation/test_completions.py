@@ -139,6 +139,12 @@ def test_what_is_written_is_read_back(file, tmp_path):
     assert [row["id"] for row in back.problems()] == ["p", "q"]
 
 
+def test_an_evaluation_is_shown_in_one_line(file, tmp_path):
+    found, _ = scored(file(GOOD), tmp_path / "out", name="mine")
+    out = str(tmp_path / "out")
+    assert repr(found) == f"Evaluation('mine', problems of two (2), folder={out!r})"
+
+
 def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
     path = file([{"question": "What is 1 + 1?", "response": "\\boxed{2}"}])
     (tmp_path / "other.jsonl").write_text(json.dumps({**PROBLEMS[0], "id": "o"}) + "\n")
