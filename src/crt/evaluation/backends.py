@@ -158,7 +158,8 @@ class Client:
 
     def connect(self) -> httpx.AsyncClient:
         """Connections to be used within one event loop."""
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        headers = dict.fromkeys(("Accept", "Content-Type"), "application/json")
+        headers["Accept-Encoding"] = "identity"
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         return httpx.AsyncClient(
@@ -171,15 +172,16 @@ class Client:
 
     async def send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON; Refused or TryAgain where there is none."""
+        content = None if body is None else json.dumps(body)
         try:
             async with (
                 asyncio.timeout(self.timeout),
-                http.stream(method, f"{self.url}{path}", json=body) as response,
+                http.stream(method, f"{self.url}{path}", content=content) as response,
             ):
-                content = bytearray()
+                answer = bytearray()
                 async for chunk in response.aiter_bytes():
-                    content += chunk
-                    if len(content) > MAX_BYTES:
+                    answer += chunk
+                    if len(answer) > MAX_BYTES:
                         raise TryAgain(f"the answer is larger than {MAX_BYTES} bytes")
         except TimeoutError:
             raise TryAgain(f"no whole answer within {self.timeout:g} s") from None
@@ -187,14 +189,14 @@ class Client:
             raise TryAgain(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         status = response.status_code
         if status != 200:
-            reason = f"HTTP {status}: {_beginning(content)}"
+            reason = f"HTTP {status}: {_beginning(answer)}"
             if status in RETRIED or status >= 500:
                 raise TryAgain(reason, _seconds(response.headers.get("Retry-After")))
             raise Refused(reason)
         try:
-            return json.loads(content)
+            return json.loads(answer)
         except (ValueError, RecursionError):
-            reason = f"the answer is not JSON, or only half of it: {_beginning(content)}"
+            reason = f"the answer is not JSON, or only half of it: {_beginning(answer)}"
             raise TryAgain(reason) from None
 
 
@@ -235,7 +237,8 @@ class Endpoint:
     ) -> None:
         slots = asyncio.Semaphore(self.settings.concurrency)
 
-        async def request(problem: Problem, seed: int) -> Response:
+        async def request(dataset: str, problem: Problem, index: int) -> Response:
+            seed = seed_of(self.seed, dataset, problem.id, index)
             async with slots:
                 return await self._request(http, problem, seed)
 
@@ -247,14 +250,11 @@ class Endpoint:
         async with self.client.connect() as http, asyncio.TaskGroup() as group:
             for unit in units:
                 await ahead.acquire()
-                seeds = [
-                    [
-                        (problem, seed_of(self.seed, unit.dataset, problem.id, unit.first + i))
-                        for i in range(unit.num_samples)
-                    ]
+                indices = range(unit.first, unit.first + unit.num_samples)
+                rows = [
+                    [group.create_task(request(unit.dataset, problem, i)) for i in indices]
                     for problem in unit.problems
                 ]
-                rows = [[group.create_task(request(*each)) for each in row] for row in seeds]
                 group.create_task(complete(unit, rows))
 
     async def _request(self, http: httpx.AsyncClient, problem: Problem, seed: int) -> Response:
@@ -272,7 +272,9 @@ class Endpoint:
             except TryAgain as error:
                 reason = str(error)
                 if attempt + 1 < tries:
-                    pause = self.settings.first_wait * 2**attempt * jitter.uniform(0.5, 1.0)
+                    pause = (
+                        self.settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
+                    )
                     await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
         raise EngineError(
             f"{url} gave no answer in {tries} tries, at last: {reason}. What is done is kept: the "

@@ -1,14 +1,13 @@
 """Counts by problem: all that the metrics are made of, and small beside the responses."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from crt.algorithm.batch import Array
 from crt.algorithm.metrics import zip_ratio
-from crt.errors import DataError
 from crt.types import Rollout, Verdict
 
 TruncatedIs = Literal["wrong", "grade"]
@@ -101,20 +100,6 @@ def counts_by_dataset(rows: Iterable[ProblemCounts]) -> dict[str, DatasetCounts]
         )
         for name, group in sets.items()
     }
-
-
-def parse_counts(row: Mapping[str, Any], where: str) -> ProblemCounts:
-    """A problem's counts as they were read from a file."""
-    try:
-        counts = ProblemCounts(**row)
-        numbers = [float(getattr(counts, name) or 0) for name in NUMBERS]
-        names = isinstance(counts.data, str) and isinstance(counts.problem_id, str)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{where} does not hold counts by problem: {error}.") from None
-    ordered = 0 <= counts.correct <= counts.graded <= counts.rollouts and counts.rollouts >= 1
-    if not names or not ordered or not all(0 <= number < MAX_TOKENS for number in numbers):
-        raise DataError(f"{where}: the counts of {counts.problem_id!r} contradict each other.")
-    return counts
 
 
 def _count(data: str, problem_id: str, outcomes: Sequence[Outcome]) -> ProblemCounts:

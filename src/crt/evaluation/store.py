@@ -25,7 +25,6 @@ from crt.evaluation.counts import (
     TruncatedIs,
     count_rollouts,
     counts_by_dataset,
-    parse_counts,
 )
 from crt.evaluation.metrics import all_metrics, nested_json, warnings
 from crt.grading.grader import GRADER_VERSION
@@ -46,8 +45,10 @@ from crt.version import __version__
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
 COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
 SERIES = "series.json"  # beside several evaluations
-ROLLOUT_KEYS = ("dataset", "problem_id", "index", "text", "length", "stop", "verdict")
-ROLLOUT_KEYS += ("extracted", "reason")
+ROLLOUT_KEYS = (
+    *("dataset", "problem_id", "index", "text", "length", "stop", "verdict"),
+    *("extracted", "reason"),
+)
 OLD_KEYS = {"data": "dataset", "rollout": "index", "response": "text", "tokens": "length"}
 LEVEL = 10  # a tenth of the size of the text; faster than any sampler writes
 CHUNK = 1 << 20
@@ -114,11 +115,11 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
     try:
         _check_manifest(manifest)
         _check_sum(path / COUNTS, metrics["files"])
-        rows = [parse_counts(row, f"{path / COUNTS}") for row in read_rows(path / COUNTS)]
+        rows = [ProblemCounts(**row) for row in read_rows(path / COUNTS)]
         iter(metrics["warnings"])
         label = str(name or manifest["name"])
         return Evaluation(label, manifest, counts_by_dataset(rows), metrics, path)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is not an evaluation of this version: {error!r}.") from None
 
 

@@ -7,7 +7,6 @@ import pytest
 import zstandard
 
 from crt.errors import DataError
-from crt.evaluation.counts import parse_counts
 from crt.evaluation.store import Store, identity_difference, load, pack, read_rollouts
 from crt.types import Rollout, Verdict
 
@@ -140,15 +139,3 @@ def test_a_manifest_that_is_not_one_is_one_sentence(tmp_path, key, value):
     with pytest.raises(DataError) as error:
         load(folder)
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"correct": 9}, {"rollouts": 0}, {"tokens": -1}, {"tokens": 10**400}, {"data": 3}]
-)
-def test_counts_that_contradict_each_other(wrong):
-    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
-    row = {"data": "a", "problem_id": "p", "rollouts": 4, "graded": 4, "correct": 2, **zips}
-    whole = {**row, "no_answer": 0, "tokens": 4, "truncated": 0}
-    assert parse_counts(whole, "file").correct == 2
-    with pytest.raises(DataError, match="file"):
-        parse_counts({**whole, **wrong}, "file")
