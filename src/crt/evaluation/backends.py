@@ -158,8 +158,8 @@ class Client:
 
     def connect(self) -> httpx.AsyncClient:
         """Connections to be used within one event loop."""
-        headers = dict.fromkeys(("Accept", "Content-Type"), "application/json")
-        headers["Accept-Encoding"] = "identity"
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers |= {"Accept-Encoding": "identity"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         return httpx.AsyncClient(

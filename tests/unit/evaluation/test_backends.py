@@ -196,7 +196,7 @@ def test_a_refusal_ends_it_at_once(serve, problems, tmp_path):
 
 def test_concurrency_stays_bounded(serve, problems, tmp_path):
     server = serve(pause=0.02)
-    run(server.url, problems, tmp_path / "out", rollouts=8, concurrency=5)
+    run(server.url, problems, tmp_path / "out", rollouts=8, concurrency=5, timeout=30)
     assert 1 < server.most <= 5
 
 
