@@ -3,10 +3,8 @@
 import random
 from pathlib import Path
 
-from crt.algorithm.metrics import zip_ratio
-from crt.evaluation.records import Record
-from crt.evaluation.store import opened
-from crt.types import Verdict
+from crt.evaluation.store import open_store
+from crt.types import Rollout, Verdict
 
 ROLLOUTS = 16
 WORDS = ("So", "we", "have", "17", "boxes", "of", "4", "pens,", "which", "is", "68", "in", "all.")
@@ -16,26 +14,27 @@ def write_evaluation(folder: Path, problems: int, words: int, seed: int) -> Path
     """`problems` × 16 answers of about so many words."""
     rng = random.Random(seed)
     told = manifest(folder.name)
-    with opened(folder, told) as store:
-        store.describe(
+    with open_store(folder, told) as store:
+        store.write_problems(
             {"data": "own", "id": f"p{i}", "question": f"What is {i} + 1?", "answer": str(i + 1)}
             for i in range(problems)
         )
-        store.write(answer(i, r, words, rng) for i in range(problems) for r in range(ROLLOUTS))
+        store.write_rollouts(
+            answer(i, r, words, rng) for i in range(problems) for r in range(ROLLOUTS)
+        )
         store.finish(told)
     return folder
 
 
-def answer(problem: int, rollout: int, words: int, rng: random.Random) -> Record:
+def answer(problem: int, rollout: int, words: int, rng: random.Random) -> Rollout:
     """One response; three of four are right."""
     right = rng.random() < 0.75
     length = max(5, round(rng.gauss(words, words / 4)))
     said = problem + 1 if right else problem
     text = " ".join(rng.choices(WORDS, k=length)) + rf" \boxed{{{said}}}"
     verdict = Verdict.CORRECT if right else Verdict.WRONG
-    return Record(
-        "own", f"p{problem}", rollout, text, length, "eos", verdict, str(said), "", zip_ratio(text)
-    )
+    values = (text, length, "eos", verdict, str(said))
+    return Rollout(f"p{problem}", *values, dataset="own", index=rollout)
 
 
 def manifest(name: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from harness.timing import interleaved
 from crt.config import EvaluationConfig, ModelConfig
 from crt.data.datasets import load as load_data
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.evaluation.evaluation import Plan, evaluate
+from crt.evaluation.evaluator import Plan, evaluate
 from crt.pocket import load, path
 
 from . import Setting
@@ -51,7 +51,7 @@ def ours(count: int, folder: Path) -> float:
         temperature=TEMPERATURE, top_p=TOP_P,
     )  # fmt: skip
     found = evaluate(Plan(ModelConfig(name="pocket", dtype="float32"), settings), folder)
-    return sum(tally.rollouts.sum() for tally in found.tallies.values())
+    return sum(tally.rollouts.sum() for tally in found.counts.values())
 
 
 def loop(count: int, seed: int) -> float:

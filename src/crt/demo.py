@@ -21,9 +21,9 @@ from crt.errors import ConfigError
 from crt.io import write_json
 from crt.recipes import load_recipe
 from crt.run import Run
+from crt.types import Rollout
 
 if TYPE_CHECKING:
-    from crt.evaluation.records import Record
     from crt.evaluation.store import Evaluation
 
 SUMMARY = "summary.json"
@@ -46,8 +46,7 @@ def demo_config(seed: int, overrides: Sequence[str] = ()) -> RunConfig:
 
 def evaluate_results(run: Run) -> dict[str, "Evaluation"]:
     """Base, Stage I's result and the run's recommended checkpoint on the same test problems."""
-    from crt.evaluation.evaluation import Plan, evaluate
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import Plan, evaluate, progress
 
     config = run.config
     models = {
@@ -67,8 +66,7 @@ def evaluate_results(run: Run) -> dict[str, "Evaluation"]:
 
 def evaluate_checkpoints(run: Run) -> None:
     """Every checkpoint on some of the problems, to show how the answers became shorter."""
-    from crt.evaluation.evaluation import Plan
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import Plan, progress
     from crt.evaluation.series import evaluate_run
 
     config = run.config
@@ -118,13 +116,13 @@ def show_results(run: Run, evaluations: dict[str, "Evaluation"]) -> None:
 
 def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict[str, Any]:
     """One row of `summary.json`."""
-    from crt.evaluation.figures import figures
-    from crt.evaluation.versus import paired, versus
+    from crt.evaluation.metrics import compute_metrics
+    from crt.evaluation.paired import compare_pairs, pair
 
-    (data,) = evaluation.tallies
-    metrics = figures([evaluation.tallies[data]])
+    (data,) = evaluation.counts
+    metrics = compute_metrics([evaluation.counts[data]])
     values = metrics.values
-    against = versus([paired(evaluation.tallies[data], base.tallies[data])])
+    against = compare_pairs([pair(evaluation.counts[data], base.counts[data])])
     return {
         "name": name,
         "acc": values["acc"].value,
@@ -167,19 +165,19 @@ def show_answers(console: Console, evaluations: dict[str, "Evaluation"]) -> None
         return
 
     def saved(key: str) -> int:
-        return (answers["base"][key].tokens or 0) - (answers["crt"][key].tokens or 0)
+        return (answers["base"][key].length or 0) - (answers["crt"][key].length or 0)
 
     chosen = max(common, key=saved)
     questions = {row["id"]: row["question"] for row in evaluations["base"].problems()}
     console.print(f"\n{escape(questions[chosen])}")
     for name, own in answers.items():
-        console.print(f"\n[bold]{name}[/], {own[chosen].tokens} tokens:")
-        console.print(escape(own[chosen].response))
+        console.print(f"\n[bold]{name}[/], {own[chosen].length} tokens:")
+        console.print(escape(own[chosen].text))
 
 
-def first_correct(evaluation: "Evaluation") -> dict[str, "Record"]:
+def first_correct(evaluation: "Evaluation") -> dict[str, Rollout]:
     """Problem id → its first correct response."""
-    first: dict[str, Record] = {}
+    first: dict[str, Rollout] = {}
     for record in evaluation.rollouts():
         if record.verdict == "correct":
             first.setdefault(record.problem_id, record)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 LOADED = (
     "crt.training.launch", "crt.training.trl.fit", "crt.sampling.vllm", "peft",
-    "crt.commands.eval", "crt.evaluation.local", "crt.commands.report", "crt.reporting.report",
+    "crt.commands.eval", "crt.evaluation.backends", "crt.commands.report", "crt.reporting.report",
     "crt.commands.serve", "crt.levels.proxy", "crt.levels.local", "crt.algorithm.tabular",
 )  # fmt: skip
 ALARM = 600  # seconds: a process that hangs is ended, and its code tells

@@ -15,7 +15,7 @@ from crt.cli import main
 from crt.data.datasets import load
 from crt.errors import ConfigError, CrtError, DataError
 from crt.evaluation.completions import Scoring, read_completions
-from crt.evaluation.sets import load_sets
+from crt.evaluation.datasets import load_sets
 from crt.grading.extract import extract
 from crt.grading.grader import Grader, Item, Pair, extract_pair
 from crt.levels.family import model_of, read_family
@@ -115,7 +115,7 @@ def test_completions(content: bytes, skip_bad: bool) -> None:
         path.write_bytes(content)
         try:
             found, _ = read_completions(path, sets, scoring)
-            assert all(isinstance(each.text, str) for each in found)
+            assert all(isinstance(each.response.text, str) for each in found)
         except DataError as error:
             told(error)
 

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crt.evaluation.comparison import Comparison
+    from crt.evaluation.tables import Comparison
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the tables; warnings go to standard error."""
     from crt.errors import ConfigError
-    from crt.evaluation.comparison import compare, load_all
+    from crt.evaluation.tables import compare, load_all
 
     if not 0 <= args.tolerance <= 100:
         raise ConfigError(f"--tolerance {args.tolerance:g} is not a number of points, 0 to 100")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.evaluation.evaluation import Plan
+    from crt.evaluation.evaluator import Plan
 
 MODEL = ("revision", "dtype", "trust_remote_code")
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens")
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def plan_of(args: argparse.Namespace) -> "Plan":
     """The plan: what is given here, else what the run says, else the defaults."""
     from crt.config import EvaluationConfig, ModelConfig
-    from crt.evaluation.evaluation import Plan, checked
+    from crt.evaluation.evaluator import Plan, checked
 
     own = _run_config(args)
     sampling = {**(own.evaluation.model_dump() if own else {}), **_given(args, SAMPLING)}
@@ -99,25 +99,24 @@ def show(evaluation: Any, args: argparse.Namespace) -> None:
     import json
 
     from crt.commands.compare import screen
-    from crt.evaluation.figures import all_figures
+    from crt.evaluation.metrics import all_metrics, nested_json
     from crt.evaluation.render import printable, terminal
-    from crt.evaluation.tables import figures_table
+    from crt.evaluation.tables import metrics_table
 
-    found = all_figures(evaluation.tallies)
+    metrics = all_metrics(evaluation.counts)
     if args.json:
-        plain = {k: {n: f.as_json() for n, f in part.items()} for k, part in found.items()}
-        told = {"name": evaluation.name, **plain, "warnings": list(evaluation.warnings)}
-        print(json.dumps(told, indent=1, allow_nan=False))
+        plain = {"name": evaluation.name, **nested_json(metrics)}
+        plain["warnings"] = list(evaluation.warnings)
+        print(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        table = figures_table(found, evaluation.name)
+        table = metrics_table(metrics, evaluation.name)
         print(terminal([table], args.intervals, *screen()), end="")
     for warning in evaluation.warnings:
         print(f"warning: {printable(warning)}", file=sys.stderr)
 
 
 def _single(args: argparse.Namespace) -> int:
-    from crt.evaluation.evaluation import evaluate
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import evaluate, progress
 
     with progress(args.name or args.model) as tell:
         found = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
@@ -129,9 +128,9 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import show_tables
     from crt.errors import ConfigError
-    from crt.evaluation.comparison import compare
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
+    from crt.evaluation.tables import compare
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -185,7 +184,7 @@ def _columns(text: str) -> dict[str, str]:
 
 
 def _endpoint_of(args: argparse.Namespace) -> Any:
-    from crt.evaluation.endpoint import EndpointSettings
+    from crt.evaluation.backends import EndpointSettings
 
     names = ("concurrency", "timeout", "retries", "key_from", "opens_thinking")
     return EndpointSettings(model=args.served_name, **_given(args, names))

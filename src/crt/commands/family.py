@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluates what has to be, chooses, writes, and shows the levels."""
     from crt.errors import ConfigError
-    from crt.evaluation.progress import progress
+    from crt.evaluation.evaluator import progress
     from crt.io import write_json
     from crt.levels.build import build_family, evaluated_series
     from crt.levels.family import FAMILY

@@ -38,9 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Grades, prints the table."""
     from crt.commands.eval import load_options, show
-    from crt.evaluation.completions import Scoring
+    from crt.evaluation.completions import Scoring, score
     from crt.evaluation.render import printable
-    from crt.evaluation.scoring import score
 
     scoring = Scoring(
         data=tuple(name.strip() for name in args.data.split(",") if name.strip()),

@@ -1,4 +1,4 @@
-"""Evaluate a model, score completions, compare: figures with their n, interval and doubts.
+"""Evaluate a model, score completions, compare: metrics with their n, interval and doubts.
 
     from crt.evaluation import compare, evaluate, figures_frame, load, score
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.evaluation.comparison import compare, load_all
     from crt.evaluation.frames import (
         comparison_frame,
         figures_frame,
@@ -19,14 +18,15 @@ if TYPE_CHECKING:
         rollouts_frame,
     )
     from crt.evaluation.store import Evaluation, load
+    from crt.evaluation.tables import compare, load_all
 
 _HOME = {
     "Evaluation": "store",
-    "compare": "comparison",
+    "compare": "tables",
     "comparison_frame": "frames",
     "figures_frame": "frames",
     "load": "store",
-    "load_all": "comparison",
+    "load_all": "tables",
     "problems_frame": "frames",
     "rollouts_frame": "frames",
 }
@@ -55,8 +55,8 @@ def evaluate(
 ) -> "Evaluation":
     """Samples, grades and measures; settings as of `EvaluationConfig`, `ModelConfig` and `Plan`."""
     from crt.config import EvaluationConfig, ModelConfig
-    from crt.evaluation.evaluation import Plan, checked
-    from crt.evaluation.evaluation import evaluate as run
+    from crt.evaluation.evaluator import Plan, checked
+    from crt.evaluation.evaluator import evaluate as run
 
     how = checked(EvaluationConfig, {"data": tuple(data), **_of(EvaluationConfig, settings)})
     who = checked(ModelConfig, {"name": model, **_of(ModelConfig, settings)})
@@ -74,7 +74,7 @@ def score(
 ) -> "Evaluation":
     """Grades and measures completions from a file; settings as of `Scoring`."""
     from crt.evaluation.completions import Scoring
-    from crt.evaluation.scoring import score as run
+    from crt.evaluation.completions import score as run
 
     return run(path, Scoring(tuple(data), **settings), out, name=name, note=note)
 

@@ -1,16 +1,31 @@
-"""Completions that somebody else produced: lines of a file, each matched with its problem."""
+"""Score: completions that somebody else produced in, an evaluation out. No torch needed."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from crt.config import GradingConfig
 from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
-from crt.evaluation.records import STOPS, Stop, clean, read_lines
-from crt.evaluation.tally import MOST, TruncatedIs
-from crt.types import Problem
+from crt.evaluation.counts import MAX_TOKENS, TruncatedIs
+from crt.evaluation.datasets import load_sets
+from crt.evaluation.store import (
+    OLD_KEYS,
+    Evaluation,
+    Manifest,
+    make_manifest,
+    open_store,
+    prompt_part,
+    read_lines,
+    unwritten,
+)
+from crt.grading.grader import Grader
+from crt.io import sha256
+from crt.sampling.policy import Response, grade_responses
+from crt.types import Problem, Rollout, Stop
 
 FIELDS = {  # field -> names it may have, the first there counts
     "id": ("problem_id", "id", "unique_id"),
@@ -21,28 +36,31 @@ FIELDS = {  # field -> names it may have, the first there counts
     "data": ("data",),
     "opens_thinking": ("opens_thinking",),
 }
-ENDS: dict[str, Stop] = {
+STOPS: dict[str, Stop] = {
     "eos": "eos",
     "stop": "eos",
     "end_turn": "eos",
     "length": "length",
     "max_tokens": "length",
 }
+CHUNK = 2000  # completions graded together
 
-Counter = Callable[[str], int]  # text -> tokens
+TokenCounter = Callable[[str], int]  # text -> tokens
 Finder = Callable[[Mapping[str, Any]], tuple[str, Problem]]  # line -> its set and problem
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A response with the problem it belongs to; `stop` and `tokens` may be unknown."""
+    """A response with the problem it belongs to."""
 
-    data: str
+    dataset: str
     problem: Problem
-    text: str
-    tokens: int | None
-    stop: Stop | None
-    opens_thinking: bool
+    response: Response
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which problem of all."""
+        return self.dataset, self.problem.id
 
 
 @dataclass(frozen=True)
@@ -60,43 +78,117 @@ class Scoring:
     load: Mapping[str, Any] | None = None
 
 
+def score(
+    path: Path | str,
+    scoring: Scoring,
+    out: Path | str | None = None,
+    *,
+    name: str | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Evaluation:
+    """The evaluation of a file of completions, written to `out` if it is given."""
+    note = note or (lambda _: None)
+    source = Path(path)
+    sets = load_sets(scoring.data, **(scoring.load or {}))
+    completions, faults = read_completions(source, sets, scoring)
+    if faults:
+        note(f"{len(faults)} lines left out, such as {faults[0]}")
+    if not completions:
+        raise DataError(f"{source} has no usable completion" + (f": {faults[0]}" if faults else ""))
+    answered = Counter(completion.key for completion in completions)
+    for loaded in sets:
+        missing = [problem.id for problem in loaded if (loaded.name, problem.id) not in answered]
+        if missing:
+            note(
+                f"{loaded.name}: {len(missing)} of {len(loaded)} problems have no completion, "
+                f"such as {missing[0]}: the figures are of the others."
+            )
+    label = name or source.name.partition(".")[0]
+    manifest = _manifest(source, scoring, sets, set(answered.values()), label)
+    if out is None:
+        return unwritten(manifest, grade_completions(completions))
+    with open_store(Path(out), manifest) as store:
+        store.write_problems(
+            {"data": loaded.name, **asdict(problem)}
+            for loaded in sets
+            for problem in loaded
+            if (loaded.name, problem.id) in answered
+        )
+        store.write_rollouts(grade_completions(completions))
+        return store.finish(manifest)
+
+
+def grade_completions(completions: Sequence[Completion]) -> Iterator[Rollout]:
+    """Rollouts in the order of the completions; a problem's are numbered as they come."""
+    seen: Counter[tuple[str, str]] = Counter()
+    settings = GradingConfig()
+    with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
+        for start in range(0, len(completions), CHUNK):
+            chunk = completions[start : start + CHUNK]
+            problems = [completion.problem for completion in chunk]
+            rollouts = grade_responses(problems, [[each.response] for each in chunk], grader)
+            for completion, rollout in zip(chunk, rollouts, strict=True):
+                yield replace(rollout, dataset=completion.dataset, index=seen[completion.key])
+                seen[completion.key] += 1
+
+
+def _manifest(
+    path: Path, scoring: Scoring, sets: Sequence[Loaded], rollouts: set[int], name: str
+) -> Manifest:
+    sampling = {
+        "rollouts": rollouts.pop() if len(rollouts) == 1 else None,
+        "temperature": scoring.temperature,
+        "top_p": scoring.top_p,
+        "max_tokens": scoring.max_tokens,
+    }
+    model = {
+        "name": name,
+        "kind": "completions",
+        "hash": sha256(path),
+        "tokenizer": scoring.tokenizer,
+        "opens_thinking": scoring.opens_thinking,
+    }
+    prompt = prompt_part(None, None, None)
+    return make_manifest(name, model, sets, prompt, sampling, scoring.truncated)
+
+
 def read_completions(
     path: Path, sets: Sequence[Loaded], scoring: Scoring
 ) -> tuple[list[Completion], list[str]]:
     """The completions, and what is wrong with the lines left out."""
     count = token_counter(scoring.tokenizer) if scoring.tokenizer else None
     find = _finder(sets)
-    found: list[Completion] = []
+    completions: list[Completion] = []
     faults: list[str] = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         try:
-            found += list(_completions(line, find, scoring, count))  # all of a line, or none
+            completions += list(_completions(line, find, scoring, count))  # all of a line, or none
         except DataError as error:
             fault = f"{path}, line {number}: {error}"
             if not scoring.skip_bad:
                 raise DataError(f"{fault}; mend it, or go on without it: --skip-bad") from None
             faults.append(fault)
-    return found, faults
+    return completions, faults
 
 
 def _completions(
-    line: str, find: Finder, scoring: Scoring, count: Counter | None
+    line: str, find: Finder, scoring: Scoring, count: TokenCounter | None
 ) -> Iterator[Completion]:
     """A line's completions: one, or several where `response` is a list."""
     row = _row(line)
-    texts, several = _texts(row.get("response"))
-    data, problem = find(row)
-    opens = row.get("opens_thinking")
+    texts, several = _texts(row["response"])
+    dataset, problem = find(row)
+    opens = row["opens_thinking"]
+    opens_thinking = scoring.opens_thinking if opens is None else bool(opens)
     for index, text in enumerate(texts):
-        said = clean(text)
-        tokens = _tokens(_one(row.get("tokens"), index, several))
+        text = text.encode("utf-8", errors="replace").decode()  # no half of a surrogate pair
+        tokens = _tokens(_at(row["tokens"], index, several))
         if tokens is None and count is not None:
-            tokens = count(said)
-        stop = _stop(_one(row.get("stop"), index, several), tokens, scoring.max_tokens)
-        inside = scoring.opens_thinking if opens is None else bool(opens)
-        yield Completion(data, problem, said, tokens, stop, inside)
+            tokens = count(text)
+        stop = _stop(_at(row["stop"], index, several), tokens, scoring.max_tokens)
+        yield Completion(dataset, problem, Response(text, tokens, stop, opens_thinking))
 
 
 def _row(line: str) -> dict[str, Any]:
@@ -106,6 +198,8 @@ def _row(line: str) -> dict[str, Any]:
         raise DataError(f"not JSON ({error})") from None
     if not isinstance(value, dict):
         raise DataError(f"a line is an object, this is {type(value).__name__}")
+    if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
+        value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
     return {
         field: next((value[name] for name in names if value.get(name) is not None), None)
         for field, names in FIELDS.items()
@@ -121,7 +215,7 @@ def _texts(response: Any) -> tuple[list[str], bool]:
     raise DataError(f"no response: a text, or a list of texts, in one of {names}")
 
 
-def _one(value: Any, index: int, several: bool) -> Any:
+def _at(value: Any, index: int, several: bool) -> Any:
     if not several or not isinstance(value, list):
         return value
     if index >= len(value):
@@ -132,7 +226,7 @@ def _one(value: Any, index: int, several: bool) -> Any:
 def _tokens(value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
         raise DataError(f"tokens is {value!r:.60}, not a number of tokens")
     return value
 
@@ -140,9 +234,9 @@ def _tokens(value: Any) -> int | None:
 def _stop(value: Any, tokens: int | None, cap: int | None) -> Stop | None:
     """How it ended: as the line says, or by the cap if both are known."""
     if value is not None:
-        if not isinstance(value, str) or value not in ENDS:
-            raise DataError(f"stop is {value!r}: use {', '.join(STOPS)}, or leave it out")
-        return ENDS[value]
+        if not isinstance(value, str) or value not in STOPS:
+            raise DataError(f"stop is {value!r}: use eos, length, or leave it out")
+        return STOPS[value]
     if tokens is None or cap is None:
         return None
     return "length" if tokens >= cap else "eos"
@@ -152,31 +246,31 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
     """From a line to its problem: by id, or by the question's words."""
     by_id: dict[str, list[tuple[str, Problem]]] = {}
     by_question: dict[str, list[tuple[str, Problem]]] = {}
-    for each in sets:
-        for problem in each:
-            by_id.setdefault(problem.id, []).append((each.name, problem))
-            by_question.setdefault(_words(problem.question), []).append((each.name, problem))
+    for loaded in sets:
+        for problem in loaded:
+            by_id.setdefault(problem.id, []).append((loaded.name, problem))
+            by_question.setdefault(_words(problem.question), []).append((loaded.name, problem))
+    names = ", ".join(loaded.name for loaded in sets)
 
     def find(row: Mapping[str, Any]) -> tuple[str, Problem]:
-        key, question, data = row.get("id"), row.get("question"), row.get("data")
+        key, question, data = row["id"], row["question"], row["data"]
         if key is None and not isinstance(question, str):
             raise DataError("neither a problem id nor a question")
-        found = by_id.get(str(key), []) if key is not None else []
-        if not found and isinstance(question, str):
-            found = by_question.get(_words(question), [])
-        found = [(n, p) for n, p in found if data is None or n == data] or found
-        names = ", ".join(each.name for each in sets)
-        if not found:
+        matches = by_id.get(str(key), []) if key is not None else []
+        if not matches and isinstance(question, str):
+            matches = by_question.get(_words(question), [])
+        matches = [match for match in matches if data in (None, match[0])] or matches
+        if not matches:
             what = f"problem {key!r}" if key is not None else f"the question {question!r:.60}"
             raise DataError(f"{what} is not in {names}")
-        if len({name for name, _ in found}) > 1:
+        if len({name for name, _ in matches}) > 1:
             raise DataError(f"the problem is in several sets: say which with `data` ({names})")
-        return found[0]
+        return matches[0]
 
     return find
 
 
-def token_counter(name: str) -> Counter:
+def token_counter(name: str) -> TokenCounter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
     from crt.sampling.models import load_tokenizer, tokenizer_folder
 

@@ -3,60 +3,60 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from crt.algorithm.metrics import zip_ratio
 from crt.errors import ConfigError
-from crt.evaluation.comparison import compare
-from crt.evaluation.figures import all_figures
+from crt.evaluation.counts import NUMBERS
+from crt.evaluation.metrics import all_metrics
 from crt.evaluation.render import as_rows
-from crt.evaluation.store import Evaluation
-from crt.evaluation.tally import NUMBERS
+from crt.evaluation.store import ROLLOUT_KEYS, Evaluation
+from crt.evaluation.tables import compare
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 def figures_frame(evaluations: Sequence[Evaluation]) -> "DataFrame":
-    """One row a figure: evaluation, sets, figure, value, low, high, problems."""
+    """One row per metric: evaluation, sets, figure, value, low, high, problems."""
     rows = [
         {"evaluation": each.name, "kind": kind, "sets": name, "figure": key, **value._asdict()}
         for each in evaluations
-        for kind, part in all_figures(each.tallies).items()
-        for name, figures in part.items()
-        for key, value in figures.values.items()
+        for kind, part in all_metrics(each.counts).items()
+        for name, metrics in part.items()
+        for key, value in metrics.values.items()
     ]
     return _pandas().DataFrame(rows)
 
 
 def problems_frame(evaluations: Sequence[Evaluation]) -> "DataFrame":
-    """One row a problem and evaluation: counts, accuracy in %, mean tokens."""
-    rows = [
-        {
-            "evaluation": each.name,
-            "data": tally.name,
-            "problem_id": problem_id,
-            **{name: getattr(tally, name)[row] for name in NUMBERS},
-        }
+    """One row per problem and evaluation: counts, accuracy in %, mean tokens."""
+    pandas = _pandas()
+    frame = pandas.concat(
+        pandas.DataFrame(
+            {
+                "evaluation": each.name,
+                "data": counts.name,
+                "problem_id": counts.ids,
+                **{name: getattr(counts, name) for name in NUMBERS},
+            }
+        )
         for each in evaluations
-        for tally in each.tallies.values()
-        for row, problem_id in enumerate(tally.ids)
-    ]
-    frame = _pandas().DataFrame(rows)
+        for counts in each.counts.values()
+    ).reset_index(drop=True)
     frame["acc"] = 100 * frame["correct"] / frame["graded"].where(frame["graded"] > 0)
     frame["len"] = frame["tokens"] / frame["rollouts"]
     return frame
 
 
 def rollouts_frame(evaluation: Evaluation) -> "DataFrame":
-    """One row a response, with its text."""
-    names = ("data", "problem_id", "rollout", "verdict", "tokens", "stop", "extracted")
-    rows = [
-        {name: getattr(each, name) for name in (*names, "reason", "zip_ratio", "response")}
-        for each in evaluation.rollouts()
-    ]
-    return _pandas().DataFrame(rows).astype({"verdict": str})
+    """One row per response, with its text."""
+    rows = ({key: getattr(each, key) for key in ROLLOUT_KEYS} for each in evaluation.rollouts())
+    frame = _pandas().DataFrame(rows).astype({"verdict": str})
+    frame["zip_ratio"] = frame["text"].map(zip_ratio)
+    return frame
 
 
 def comparison_frame(evaluations: Sequence[Evaluation], **settings: Any) -> "DataFrame":
-    """One row a cell of the paper's tables; `settings` are `compare`'s."""
+    """One row per cell of the paper's tables; `settings` are `compare`'s."""
     return _pandas().DataFrame(as_rows(compare(evaluations, **settings).tables))
 
 

@@ -4,15 +4,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from crt.evaluation.figures import interval_json
+from crt.algorithm.statistics import Interval
+from crt.evaluation.metrics import interval_json
 from crt.evaluation.tables import Cell, Table
 
+T = TypeVar("T")
 NOTHING = "–"
 SIGNS = {"lead_unsure": "°", "base_unsure": "≈"}
 _LATEX = {
@@ -64,6 +66,10 @@ def terminal(
     from rich.table import Table as Box
     from rich.text import Text
 
+    def styled(cell: Cell, text: str) -> Text:
+        best = "best" in cell.marks
+        return Text(f"{text}{'*' * (best and not colour)}{signs(cell)}", "bold" * best)
+
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour)
     for table in tables:
@@ -72,9 +78,8 @@ def terminal(
         for column in table.columns:
             head = f"{printable(column.head)}\n{column.title}" if column.head else column.title
             box.add_column(Text(head), justify="right")
-        for name, cells in table.rows:
-            shown = [_terminal_cell(table, i, c, intervals, colour) for i, c in enumerate(cells)]
-            box.add_row(Text(printable(name)), *(Text(t, style=style) for t, style in shown))
+        for name, cells in _rows(table, intervals, styled):
+            box.add_row(Text(printable(name)), *cells)
         console.print(box)
         for note in table.notes:
             console.print(Text(printable(note)))
@@ -85,19 +90,20 @@ def terminal(
 def markdown(tables: Sequence[Table], intervals: bool = False) -> str:
     """Pipe tables."""
 
-    def cell(c: Cell, decimals: int) -> str:
-        text = _markdown(number(c, decimals, intervals))
-        return (f"**{text}**" if "best" in c.marks else text) + signs(c)
+    def escaped(cell: Cell, text: str) -> str:
+        bold = "**" * ("best" in cell.marks)
+        return f"{bold}{_markdown(text)}{bold}{signs(cell)}"
 
     parts: list[str] = []
     for table in tables:
-        heads = [f"{c.head} {c.title}".strip() for c in table.columns]
+        heads = [_markdown(f"{c.head} {c.title}".strip()) for c in table.columns]
+        rows = _rows(table, intervals, escaped)
         lines = [
             f"### {_markdown(table.title)}",
             "",
-            f"| | {' | '.join(map(_markdown, heads))} |",
+            f"| | {' | '.join(heads)} |",
             f"|---|{'---:|' * len(heads)}",
-            *(f"| {' | '.join(row)} |" for row in _rows(table, cell, _markdown)),
+            *(f"| {' | '.join([_markdown(name), *cells])} |" for name, cells in rows),
             *(f"\n{_markdown(note)}" for note in table.notes),
         ]
         parts.append("\n".join(lines))
@@ -107,38 +113,36 @@ def markdown(tables: Sequence[Table], intervals: bool = False) -> str:
 def latex(tables: Sequence[Table], intervals: bool = False) -> str:
     """booktabs tables as in the paper."""
 
-    def cell(c: Cell, decimals: int) -> str:
-        text = _latex(number(c, decimals, intervals))
-        return (rf"\textbf{{{text}}}" if "best" in c.marks else text) + _latex(signs(c))
+    def escaped(cell: Cell, text: str) -> str:
+        text = rf"\textbf{{{_latex(text)}}}" if "best" in cell.marks else _latex(text)
+        return text + _latex(signs(cell))
 
     parts = ["% needs \\usepackage{booktabs}"]
     for table in tables:
         spans = [(head, len(list(same))) for head, same in groupby(c.head for c in table.columns)]
         heads = [rf"\multicolumn{{{n}}}{{c}}{{\textbf{{{_latex(head)}}}}}" for head, n in spans]
         titles = [_latex(column.title) for column in table.columns]
-        parts.append(
-            "\n".join(
-                [
-                    r"\begin{table}[ht]",
-                    r"\centering\footnotesize",
-                    rf"\caption{{{_latex(' '.join([table.title + '.', *table.notes]))}}}",
-                    rf"\begin{{tabular}}{{l{'r' * len(titles)}}}",
-                    r"\toprule",
-                    rf"\textbf{{Method}} & {' & '.join(heads)} \\",
-                    rf" & {' & '.join(titles)} \\",
-                    r"\midrule",
-                    *(rf"{' & '.join(row)} \\" for row in _rows(table, cell, _latex)),
-                    r"\bottomrule",
-                    r"\end{tabular}",
-                    r"\end{table}",
-                ]
-            )
-        )
+        rows = _rows(table, intervals, escaped)
+        lines = [
+            r"\begin{table}[ht]",
+            r"\centering\footnotesize",
+            rf"\caption{{{_latex(' '.join([table.title + '.', *table.notes]))}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(titles)}}}",
+            r"\toprule",
+            rf"\textbf{{Method}} & {' & '.join(heads)} \\",
+            rf" & {' & '.join(titles)} \\",
+            r"\midrule",
+            *(rf"{' & '.join([_latex(name), *cells])} \\" for name, cells in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
 def as_rows(tables: Sequence[Table]) -> list[dict[str, Any]]:
-    """One row a cell: for CSV, JSON and data frames."""
+    """One row per cell: for CSV, JSON and data frames."""
     return [
         {
             "table": table.key,
@@ -158,7 +162,7 @@ def as_rows(tables: Sequence[Table]) -> list[dict[str, Any]]:
 
 
 def as_csv(tables: Sequence[Table]) -> str:
-    """One line a cell, with its interval."""
+    """One line per cell, with its interval."""
     rows = as_rows(tables)
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
@@ -169,17 +173,12 @@ def as_csv(tables: Sequence[Table]) -> str:
 
 def as_json(tables: Sequence[Table]) -> str:
     """The same cells, with titles and notes."""
-    cells = as_rows(tables)
     value = [
         {
             "key": table.key,
             "title": table.title,
             "notes": list(table.notes),
-            "cells": [
-                {k: v for k, v in c.items() if k != "table"}
-                for c in cells
-                if c["table"] == table.key
-            ],
+            "cells": [{k: v for k, v in row.items() if k != "table"} for row in as_rows([table])],
         }
         for table in tables
     ]
@@ -187,23 +186,12 @@ def as_json(tables: Sequence[Table]) -> str:
 
 
 def _rows(
-    table: Table, cell: Callable[[Cell, int], str], escape: Callable[[str], str]
-) -> list[list[str]]:
-    return [
-        [
-            escape(name),
-            *(cell(c, column.decimals) for column, c in zip(table.columns, cells, strict=True)),
-        ]
-        for name, cells in table.rows
-    ]
-
-
-def _terminal_cell(
-    table: Table, place: int, cell: Cell, intervals: bool, colour: bool
-) -> tuple[str, str]:
-    text = number(cell, table.columns[place].decimals, intervals)
-    best = "best" in cell.marks
-    return text + ("*" if best and not colour else "") + signs(cell), "bold" if best else ""
+    table: Table, intervals: bool, show: Callable[[Cell, str], T]
+) -> Iterator[tuple[str, list[T]]]:
+    """Rows by name; `show` gets each cell and its number as text."""
+    for name, cells in table.rows:
+        pairs = zip(table.columns, cells, strict=True)
+        yield name, [show(cell, number(cell, column.decimals, intervals)) for column, cell in pairs]
 
 
 def _markdown(text: str) -> str:
@@ -216,9 +204,8 @@ def _latex(text: str) -> str:
 
 
 def _interval(cell: Cell) -> dict[str, Any]:
-    if cell.interval is None:
-        return dict.fromkeys(("value", "low", "high", "problems"))
-    return interval_json(cell.interval)
+    unknown = dict.fromkeys(Interval._fields)
+    return interval_json(cell.interval) if cell.interval else unknown
 
 
 def _safe(value: Any) -> Any:

@@ -7,16 +7,14 @@ from typing import Any
 
 from crt.config import ModelConfig, RunConfig
 from crt.errors import DataError
-from crt.evaluation.evaluation import Plan, Tell, evaluate
-from crt.evaluation.manifest import short_name
-from crt.evaluation.matched import length_matched
-from crt.evaluation.sets import label as set_label
-from crt.evaluation.store import Evaluation
-from crt.evaluation.versus import TOLERANCE, all_versus
+from crt.evaluation.datasets import folder_label
+from crt.evaluation.evaluator import Note, Plan, Tell, evaluate
+from crt.evaluation.metrics import nested_json
+from crt.evaluation.paired import TOLERANCE, compare_all, length_matched
+from crt.evaluation.store import SERIES, Evaluation
 from crt.io import write_json
 from crt.run import CHECKPOINTS, CONFIG, Run
 
-SERIES = "series.json"
 BASE = "base"
 
 
@@ -42,13 +40,11 @@ def run_of(model: Path) -> Path | None:
 
 def points(run: Run) -> list[Point]:
     """The base model and every finished checkpoint, by step."""
-    found = [
-        Point(run.checkpoint(step).name, step, str(run.checkpoint(step)))
-        for step in run.checkpoints
-    ]
-    if not found:
+    folders = {step: run.checkpoint(step) for step in run.checkpoints}
+    if not folders:
         raise DataError(f"{run.path / CHECKPOINTS} has no finished checkpoint yet.")
-    return [Point(BASE, 0, run.config.model.name), *found]
+    base = Point(BASE, 0, run.config.model.name)
+    return [base, *(Point(folder.name, step, str(folder)) for step, folder in folders.items())]
 
 
 def evaluate_run(
@@ -58,49 +54,50 @@ def evaluate_run(
     name: str | None = None,
     tolerance: float = TOLERANCE,
     tell: Callable[[str], Tell | None] = lambda _: None,
-    note: Callable[[str], None] | None = None,
+    note: Note | None = None,
 ) -> tuple[Path, list[Evaluation]]:
     """Evaluates base and checkpoints; the series is written anew after each of them."""
     opened = Run.open(run)
-    label = name or "+".join(short_name(set_label(each)) for each in plan.settings.data)
-    folder = run / "evaluations" / label
+    folder = run / "evaluations" / (name or folder_label(plan.settings.data))
     done: list[tuple[Point, Evaluation]] = []
-    plain = replace(plan.prompt, budget="none", budget_tokens=None)
     every = points(opened)
-    note = note and _once(note)
+    notes: set[str] = set()
+
+    def note_once(sentence: str) -> None:  # all points say the same of their problems
+        if note and sentence not in notes:
+            notes.add(sentence)
+            note(sentence)
+
     for point in every:
-        each = replace(plan, model=_model(point, opened.config, plan))
+        own = replace(plan, model=_model(point, opened.config, plan))
         if point.name == BASE:  # as it was before it learned to keep to a budget
-            each = replace(each, prompt=plain, budget=None)
-        told = _of_all(tell(point.name), len(every))
-        found = evaluate(each, folder / point.name, name=point.name, tell=told, note=note)
+            own = replace(own, prompt=replace(plan.prompt, budget="none", budget_tokens=None))
+            own = replace(own, budget=None)
+        report = _of_all(tell(point.name), len(every))
+        evaluation = evaluate(
+            own, folder / point.name, name=point.name, tell=report, note=note_once
+        )
         if done:
-            found = replace(found, tallies=length_matched(found, done[0][1]))
-        done.append((point, found))
+            evaluation = replace(evaluation, counts=length_matched(evaluation, done[0][1]))
+        done.append((point, evaluation))
         write_json(folder / SERIES, series(done, tolerance))
     return folder, [evaluation for _, evaluation in done]
 
 
-def _once(note: Callable[[str], None]) -> Callable[[str], None]:
-    """Passes a sentence on the first time; all points say the same of their problems."""
-    seen: set[str] = set()
-
-    def say(sentence: str) -> None:
-        if sentence not in seen:
-            seen.add(sentence)
-            note(sentence)
-
-    return say
-
-
 def _of_all(tell: Tell | None, count: int) -> Tell | None:
-    """Says how many responses there are over all points, not how many this one has."""
+    """Reports how many responses there are over all points, not how many this one has."""
     return tell and (lambda total, done, tokens: tell(count * total, done, tokens))
 
 
 def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[str, Any]:
-    """Figures of every point, and against the base; `folder` is where its responses are."""
+    """Metrics of every point, and against the base; `folder` is where its responses are."""
     base = done[0][1]
+
+    def against_base(evaluation: Evaluation) -> dict[str, Any] | None:
+        if evaluation is base:
+            return None
+        return nested_json(compare_all(evaluation.counts, base.counts, tolerance))
+
     return {
         "format": 1,
         "base": done[0][0].name,
@@ -112,20 +109,13 @@ def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[s
                 "step": point.step,
                 "model": point.model,
                 "folder": point.name,
-                "sets": evaluation.figures["sets"],
-                "averages": evaluation.figures["averages"],
+                "sets": evaluation.metrics["sets"],
+                "averages": evaluation.metrics["averages"],
                 "warnings": list(evaluation.warnings),
-                "versus": None if evaluation is base else _versus(evaluation, base, tolerance),
+                "versus": against_base(evaluation),
             }
             for point, evaluation in done
         ],
-    }
-
-
-def _versus(evaluation: Evaluation, base: Evaluation, tolerance: float) -> dict[str, Any]:
-    found = all_versus(evaluation.tallies, base.tallies, tolerance)
-    return {
-        kind: {name: each.as_json() for name, each in part.items()} for kind, part in found.items()
     }
 
 

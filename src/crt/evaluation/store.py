@@ -1,19 +1,33 @@
-"""An evaluation's directory: parts that survive a kill, then whole files with checksums."""
+"""An evaluation's directory: manifest, parts that survive a kill, whole files with checksums."""
 
+import codecs
 import contextlib
+import importlib.metadata
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
+from crt.data.datasets import Loaded
+from crt.data.prompts import PromptSettings
 from crt.errors import DataError
-from crt.evaluation.figures import all_figures, warnings
-from crt.evaluation.manifest import Manifest, check_manifest, other_identity
-from crt.evaluation.records import Record, packed, read_records
-from crt.evaluation.tally import Count, Tally, count_of, counts, tallies
+from crt.evaluation.counts import (
+    DatasetCounts,
+    ProblemCounts,
+    TruncatedIs,
+    count_rollouts,
+    counts_by_dataset,
+)
+from crt.evaluation.metrics import all_metrics, nested_json, warnings
+from crt.grading.grader import GRADER_VERSION
 from crt.io import (
     LOCK,
     lock_folder,
@@ -25,32 +39,70 @@ from crt.io import (
     write_text,
     written_whole,
 )
+from crt.types import Rollout, Verdict
+from crt.version import __version__
 
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
 COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
+SERIES = "series.json"  # beside several evaluations
+ROLLOUT_KEYS = (
+    *("dataset", "problem_id", "index", "text", "length", "stop", "verdict"),
+    *("extracted", "reason"),
+)
+OLD_KEYS = {"data": "dataset", "rollout": "index", "response": "text", "tokens": "length"}
+LEVEL = 10  # a tenth of the size of the text; faster than any sampler writes
+CHUNK = 1 << 20
+
+FORMAT = 1
+IDENTITY = ("format", "model", "data", "prompt", "sampling", "grader", "truncated")
+LIBRARIES = ("torch", "transformers", "vllm", "numpy", "math-verify", "sympy", "zstandard")
+COMPARED = {  # what must be the same for metrics to be comparable
+    "cap (max_tokens)": ("sampling", "max_tokens"),
+    "temperature": ("sampling", "temperature"),
+    "top_p": ("sampling", "top_p"),
+    "number of rollouts": ("sampling", "rollouts"),
+    "grader": ("grader",),
+    "treatment of truncated responses": ("truncated",),
+    "prompt": ("prompt", "settings"),
+    "stated token budget": ("prompt", "budget"),
+    "chat template": ("prompt", "hash"),
+}
+MAY_BE_NONE = ("stated token budget",)  # none is a value here, elsewhere it is unknown
+Manifest = dict[str, Any]
 
 
-@dataclass(frozen=True)
+# A finished evaluation
+
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """A finished evaluation: its manifest, its counts by problem, its doubts."""
+    """A finished evaluation: its manifest, its counts by problem, its metrics and doubts."""
 
     name: str
     manifest: Manifest
-    tallies: Mapping[str, Tally]
-    warnings: tuple[str, ...] = ()
+    counts: Mapping[str, DatasetCounts]
+    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as in figures.json
     folder: Path | None = None
-    figures: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def rollouts(self) -> Iterator[Record]:
-        """Every response, read from the file, whose checksum must hold."""
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for every metric that should not be trusted as it stands."""
+        return tuple(map(str, self.metrics.get("warnings", ())))
+
+    def rollouts(self) -> Iterator[Rollout]:
+        """Every response, read from the file, whose checksum must be right."""
         if self.folder is None:
             raise DataError(f"the evaluation {self.name!r} was not written: give it a folder")
-        _check(self.folder, ROLLOUTS, self.figures["files"])
-        yield from read_records(self.folder / ROLLOUTS)
+        _check_sum(self.folder / ROLLOUTS, self.metrics["files"])
+        yield from read_rollouts(self.folder / ROLLOUTS)
 
     def problems(self) -> list[dict[str, Any]]:
-        """Questions, answers and prompts, one row a problem."""
+        """Questions, answers and prompts, one row per problem."""
         return read_rows(self.folder / PROBLEMS) if self.folder else []
+
+    def __repr__(self) -> str:
+        sets = ", ".join(f"{name} ({len(each.ids)})" for name, each in self.counts.items())
+        return f"Evaluation({self.name!r}, problems of {sets}, folder={str(self.folder)!r})"
 
 
 def load(folder: Path | str, name: str | None = None) -> Evaluation:
@@ -59,22 +111,90 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
     manifest = read_json(path / MANIFEST)
     if not (path / FIGURES).is_file():
         raise DataError(f"{path} is not finished: the command that began it goes on from there.")
-    figures = read_json(path / FIGURES)
+    metrics = read_json(path / FIGURES)
     try:
-        check_manifest(manifest)
-        _check(path, COUNTS, figures["files"])
-        rows = [count_of(row, f"{path / COUNTS}") for row in read_rows(path / COUNTS)]
-        found = (str(name or manifest["name"]), manifest, tallies(rows))
-        doubts = tuple(map(str, figures["warnings"]))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        _check_manifest(manifest)
+        _check_sum(path / COUNTS, metrics["files"])
+        rows = [ProblemCounts(**row) for row in read_rows(path / COUNTS)]
+        iter(metrics["warnings"])
+        label = str(name or manifest["name"])
+        return Evaluation(label, manifest, counts_by_dataset(rows), metrics, path)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is not an evaluation of this version: {error!r}.") from None
-    return Evaluation(*found, doubts, path, figures)
+
+
+def unwritten(manifest: Manifest, rollouts: Iterable[Rollout]) -> Evaluation:
+    """An evaluation that is not written anywhere."""
+    counts = counts_by_dataset(_count(rollouts, manifest))
+    return Evaluation(manifest["name"], manifest, counts, _metrics(counts, manifest))
+
+
+# Rollouts in files
+
+
+def pack(rollouts: Iterable[Rollout]) -> bytes:
+    """A zstd frame with a checksum; frames one after the other are again a valid file.
+
+    Half a surrogate pair, which no file can hold, becomes `?`.
+    """
+    rows = ({key: getattr(rollout, key) for key in ROLLOUT_KEYS} for rollout in rollouts)
+    lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    return compressor.compress(lines.encode("utf-8", errors="replace"))
+
+
+def read_rollouts(path: Path) -> Iterator[Rollout]:
+    """The rollouts of a file; a damaged or cut-off file is named."""
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            row = json.loads(line)
+            values = {OLD_KEYS.get(key, key): value for key, value in row.items()}
+            values = {key: values[key] for key in ROLLOUT_KEYS}
+            yield Rollout(**{**values, "verdict": Verdict(values["verdict"])})
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise DataError(f"{path}, line {number} is not a rollout: {error}.") from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of a text file, packed (.zst) or plain."""
+    try:
+        with path.open("rb") as file:
+            chunks = iter(lambda: file.read(CHUNK), b"")
+            content = _decompress(chunks) if path.suffix == ".zst" else chunks
+            line = ""
+            for text in codecs.iterdecode(content, "utf-8-sig"):
+                *lines, line = (line + text).split("\n")
+                yield from lines
+            if line:
+                yield line
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except zstandard.ZstdError as error:
+        raise DataError(f"{path} is damaged: {error}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}.") from None
+
+
+def _decompress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of zstd frames; unlike the library's reader it takes no cut for the end."""
+    frame = None
+    for chunk in chunks:
+        while chunk:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise zstandard.ZstdError("it ends in the middle")
+
+
+# An evaluation under way
 
 
 @contextlib.contextmanager
-def opened(folder: Path, manifest: Manifest) -> Iterator["Store"]:
-    """The directory for this manifest, new or begun, held against other processes."""
-    _make(folder)
+def open_store(folder: Path, manifest: Manifest) -> Iterator["Store"]:
+    """The directory for this manifest, new or begun, locked against other processes."""
+    _make_folder(folder)
     with lock_folder(folder, f"{folder} is in use by another process that evaluates."):
         for place in (folder, folder / PARTS):
             sweep(place)
@@ -88,114 +208,95 @@ class Store:
 
     folder: Path
 
-    def sampled(self, responses: int) -> bool:
+    @property
+    def finished(self) -> bool:
+        """The metrics are there too."""
+        return (self.folder / FIGURES).is_file()
+
+    def has_rollouts(self, expected: int) -> bool:
         """Whether every response is there and whole; reading them checks the checksums."""
         path = self.folder / ROLLOUTS
         if not path.is_file():
             return False
         try:
-            found = sum(1 for _ in read_records(path))
-            if found != responses:
-                raise DataError(f"{path} is damaged: it has {found} records, not {responses}.")
+            _check_size(path, expected)
         except DataError as error:
             if (self.folder / PARTS).is_dir():
                 return False  # it can be put together again
             raise DataError(f"{error} Delete it, and the same command samples again.") from None
         return True
 
-    @property
-    def finished(self) -> bool:
-        """The figures are there too."""
-        return (self.folder / FIGURES).is_file()
-
-    def done(self, sizes: Mapping[str, int]) -> tuple[set[str], list[str]]:
-        """Names of the parts that are whole, and a sentence about each that is not."""
+    def whole_parts(self, sizes: Mapping[str, int]) -> tuple[set[str], list[str]]:
+        """Names of the parts that are whole, and a sentence about each that is damaged."""
         whole: set[str] = set()
         damaged: list[str] = []
-        for part, size in sizes.items():
-            path = self.folder / PARTS / f"{part}.jsonl.zst"
-            try:
-                if path.is_file() and (found := sum(1 for _ in read_records(path))) != size:
-                    raise DataError(f"{path} is damaged: it has {found} records, not {size}.")
-            except DataError as error:
-                damaged.append(f"{error} It is sampled again.")
-            else:
-                whole |= {part} if path.is_file() else set()
+        for name, size in sizes.items():
+            if self.part(name).is_file():
+                try:
+                    _check_size(self.part(name), size)
+                    whole.add(name)
+                except DataError as error:
+                    damaged.append(f"{error} It is sampled again.")
         return whole, damaged
 
-    def keep(self, part: str, records: Sequence[Record]) -> None:
+    def part(self, name: str) -> Path:
+        """The file of a part."""
+        return self.folder / PARTS / f"{name}.jsonl.zst"
+
+    def write_part(self, name: str, rollouts: Sequence[Rollout]) -> None:
         """Writes a part, whole or not at all."""
-        _make(self.folder / PARTS)
-        with written_whole(self.folder / PARTS / f"{part}.jsonl.zst") as file:
-            file.write(packed(records))
+        _make_folder(self.folder / PARTS)
+        with written_whole(self.part(name)) as file:
+            file.write(pack(rollouts))
 
-    def records(self, part: str) -> list[Record]:
-        """A part's records."""
-        return list(read_records(self.folder / PARTS / f"{part}.jsonl.zst"))
-
-    def join(self, parts: Sequence[str]) -> None:
+    def join_parts(self, names: Iterable[str]) -> None:
         """All parts as one file: packed frames one after the other are a packed file."""
         with written_whole(self.folder / ROLLOUTS) as file:
-            for part in parts:
-                file.write((self.folder / PARTS / f"{part}.jsonl.zst").read_bytes())
+            for name in names:
+                file.write(self.part(name).read_bytes())
 
-    def write(self, records: Iterable[Record]) -> None:
-        """All records at once, for those that were not sampled here."""
+    def write_rollouts(self, rollouts: Iterable[Rollout]) -> None:
+        """All rollouts at once, for those that were not sampled here."""
+        rest = iter(rollouts)
         with written_whole(self.folder / ROLLOUTS) as file:
-            batch: list[Record] = []
-            for record in records:
-                batch.append(record)
-                if len(batch) == 1000:
-                    file.write(packed(batch))
-                    batch = []
-            file.write(packed(batch))
+            while batch := list(islice(rest, 1000)):
+                file.write(pack(batch))
 
-    def describe(self, problems: Iterable[Mapping[str, Any]]) -> None:
+    def write_problems(self, problems: Iterable[Mapping[str, Any]]) -> None:
         """Questions, answers and prompts beside the responses."""
-        lines = (json.dumps(row, allow_nan=False) + "\n" for row in problems)
-        write_text(self.folder / PROBLEMS, "".join(lines))
+        _write_rows(self.folder / PROBLEMS, problems)
 
     def finish(self, manifest: Manifest) -> Evaluation:
-        """Counts and figures from the responses; then the parts can go."""
-        rows = _counts(read_records(self.folder / ROLLOUTS), manifest)
-        _write_figures(self.folder, rows, manifest)
+        """Counts and metrics from the responses; then the parts can go."""
+        rows = _count(read_rollouts(self.folder / ROLLOUTS), manifest)
+        _write_rows(self.folder / COUNTS, (asdict(row) for row in rows))
+        files = {name: sha256(self.folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
+        metrics = _metrics(counts_by_dataset(rows), manifest)
+        write_json(self.folder / FIGURES, {**metrics, "files": files})
         return self.result()
 
     def result(self) -> Evaluation:
         """The finished evaluation; the parts are not needed any more."""
-        found = load(self.folder)
+        evaluation = load(self.folder)
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
-        return found
+        return evaluation
 
 
-def evaluation_of(manifest: Manifest, records: Iterable[Record]) -> Evaluation:
-    """An evaluation that is not written anywhere."""
-    found = tallies(_counts(records, manifest))
-    figures = _figures(found, manifest)
-    return Evaluation(manifest["name"], manifest, found, tuple(figures["warnings"]), None, figures)
-
-
-def _counts(records: Iterable[Record], manifest: Manifest) -> list[Count]:
+def _count(rollouts: Iterable[Rollout], manifest: Manifest) -> list[ProblemCounts]:
     """Counts by problem, data sets in the order in which they were asked for."""
-    place = {each["name"]: i for i, each in enumerate(manifest["data"])}
-    return sorted(counts(records, manifest["truncated"]), key=lambda count: place[count.data])
+    place = {data["name"]: i for i, data in enumerate(manifest["data"])}
+    rows = count_rollouts(rollouts, manifest["truncated"])
+    return sorted(rows, key=lambda row: place[row.data])
 
 
-def _write_figures(folder: Path, rows: Sequence[Count], manifest: Manifest) -> None:
-    lines = (json.dumps(asdict(row), allow_nan=False) + "\n" for row in rows)
-    write_text(folder / COUNTS, "".join(lines))
-    files = {name: sha256(folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
-    write_json(folder / FIGURES, {**_figures(tallies(rows), manifest), "files": files})
+def _metrics(counts: Mapping[str, DatasetCounts], manifest: Manifest) -> dict[str, Any]:
+    """Metrics of every set and average as plain values, and the doubts about them."""
+    cap, wrong = manifest["sampling"].get("max_tokens"), manifest["truncated"] == "wrong"
+    return {**nested_json(all_metrics(counts)), "warnings": warnings(counts, cap, wrong=wrong)}
 
 
-def _figures(found: Mapping[str, Tally], manifest: Manifest) -> dict[str, Any]:
-    """Figures of every set and average as plain values, and the doubts about them."""
-    cap = manifest["sampling"].get("max_tokens")
-    plain = {
-        kind: {name: each.as_json() for name, each in part.items()}
-        for kind, part in all_figures(found).items()
-    }
-    return {**plain, "warnings": warnings(found, cap, wrong=manifest["truncated"] == "wrong")}
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
 
 def _claim(folder: Path, manifest: Manifest) -> None:
@@ -205,24 +306,150 @@ def _claim(folder: Path, manifest: Manifest) -> None:
         if any(name != LOCK for name in os.listdir(folder)):
             raise DataError(f"{folder} holds other files: give another folder, --out.")
         write_json(path, manifest)
-        return
-    difference = other_identity(read_json(path), manifest)
-    if difference:
+    elif difference := identity_difference(read_json(path), manifest):
         raise DataError(
             f"{folder} holds another evaluation, whose {difference}: give another folder, --out."
         )
 
 
-def _check(folder: Path, name: str, files: Mapping[str, str]) -> None:
-    path = folder / name
+def _check_sum(path: Path, files: Mapping[str, str]) -> None:
     if not path.is_file():
         raise DataError(f"{path} is missing.")
-    if sha256(path) != files[name]:
+    if sha256(path) != files[path.name]:
         raise DataError(f"{path} is damaged: its checksum is not the one in {FIGURES}.")
 
 
-def _make(folder: Path) -> None:
+def _check_size(path: Path, expected: int) -> None:
+    rows = sum(1 for _ in read_rollouts(path))
+    if rows != expected:
+        raise DataError(f"{path} is damaged: it has {rows} rollouts, not {expected}.")
+
+
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
+
+
+# The manifest: two people get the same table, or see why they don't
+
+
+def make_manifest(
+    name: str,
+    model: Mapping[str, Any],
+    sets: Sequence[Loaded],
+    prompt: Mapping[str, Any],
+    sampling: Mapping[str, Any],
+    truncated: TruncatedIs,
+) -> Manifest:
+    """Everything that decides the metrics, and what may matter besides."""
+    return {
+        "format": FORMAT,
+        "name": name,
+        "model": dict(model),
+        "data": [
+            {"name": each.name, "hash": each.hash, "problems": len(each), "skipped": each.skipped}
+            for each in sets
+        ],
+        "prompt": dict(prompt),
+        "sampling": dict(sampling),
+        "grader": GRADER_VERSION,
+        "truncated": truncated,
+        "origins": {each.name: each.origin for each in sets},
+        "versions": versions(),
+        "started": timestamp(),
+    }
+
+
+def prompt_part(settings: PromptSettings | None, budget: int | None, hash: str | None) -> Manifest:
+    """How questions were put; None where somebody else put them."""
+    if settings is None:
+        return {"settings": None, "budget": budget, "hash": hash}
+    plain = json.loads(json.dumps(asdict(settings)))  # as it will be read
+    budget = settings.budget_tokens if budget is None else budget
+    return {"settings": plain, "budget": budget, "hash": hash}
+
+
+def timestamp() -> str:
+    """The time to the second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python and the libraries that metrics may depend on."""
+    installed = {"crt": __version__, "python": platform.python_version()}
+    for library in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[library] = importlib.metadata.version(library)
+    return installed
+
+
+def identity_difference(one: Manifest, other: Manifest) -> str | None:
+    """Where two manifests differ in what decides the result, as `key: this, not that`."""
+    ours, theirs = (dict(_flatten(_identity(each))) for each in (one, other))
+    for key in sorted({*ours, *theirs}):
+        if ours.get(key) != theirs.get(key):
+            return f"{key} is {_short(ours.get(key))}, not {_short(theirs.get(key))}"
+    return None
+
+
+def incomparable(one: Manifest, other: Manifest) -> tuple[list[str], list[str]]:
+    """Differences that forbid a comparison, and what cannot be checked because it is unknown."""
+    differences: list[str] = []
+    unknown: list[str] = []
+    for what, path in COMPARED.items():
+        ours, theirs = _at(one, path), _at(other, path)
+        if (ours is None or theirs is None) and what not in MAY_BE_NONE:
+            unknown.append(what)
+        elif ours != theirs:
+            differences.append(f"the {what}: {_short(ours)} and {_short(theirs)}")
+    hashes = {data["name"]: data["hash"] for data in other["data"]}
+    differences += [
+        f"the problems of {data['name']}: {data['hash'][:12]} and {hashes[data['name']][:12]}"
+        for data in one["data"]
+        if hashes.get(data["name"], data["hash"]) != data["hash"]
+    ]
+    return differences, unknown
+
+
+def _check_manifest(manifest: Any) -> None:
+    """Raises KeyError or TypeError unless it has the parts that a comparison reads."""
+    texts = [manifest[key] for key in ("name", "grader", "truncated")]
+    texts += [data[key] for data in manifest["data"] for key in ("name", "hash")]
+    tables = [manifest[key] for key in ("model", "prompt", "sampling")]
+    right = all(isinstance(text, str) for text in texts)
+    right = right and all(isinstance(table, dict) for table in tables)
+    if not right or manifest["format"] != FORMAT:
+        raise TypeError("manifest.json has another format")
+
+
+def _identity(manifest: Manifest) -> Manifest:
+    """The parts that decide; weights that are known by their hash may have any name."""
+    parts = {key: manifest.get(key) for key in IDENTITY}
+    model = dict(parts["model"] or {})
+    if model.get("hash"):
+        model.pop("name", None)
+    return {**parts, "model": model}
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _flatten(below, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _flatten(below, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, dict) else str(sorted(value.items()))
+    return text if len(text) <= 60 else f"{text[:57]}…"

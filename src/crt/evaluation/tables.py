@@ -1,28 +1,70 @@
-"""The paper's tables for any set of evaluations, as data; `render` puts them on paper."""
+"""Compare: the paper's tables for any set of evaluations, as data; `render` puts them on paper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from crt.algorithm.metrics import AES1, AES2
 from crt.algorithm.statistics import Interval, shortfall
-from crt.evaluation.columns import Column, Entry, figure, lead
-from crt.evaluation.figures import Figures
-from crt.evaluation.sets import DOMAINS, TITLES, groups, missing
-from crt.evaluation.versus import MATCHED
+from crt.errors import ConfigError, DataError, did_you_mean
+from crt.evaluation.bootstrap import interval
+from crt.evaluation.counts import DatasetCounts
+from crt.evaluation.datasets import TITLES, groups, missing_from_average
+from crt.evaluation.metrics import MEASURES, Metrics, accuracy, average, lengths
+from crt.evaluation.paired import (
+    MATCHED,
+    TOLERANCE,
+    PairedComparison,
+    aes_or_nan,
+    change,
+    compare_pairs,
+    length_matched,
+    pair,
+)
+from crt.evaluation.store import MANIFEST, SERIES, Evaluation, incomparable, load
+from crt.io import read_json
 
 Mark = Literal["best", "lead_unsure", "base_unsure"]
+AES = {"aes1": AES1, "aes2": AES2}
 LEGEND = (
     "bold or *: best of its column; °: its lead over the next best is not supported by the 95 % "
     "interval; ≈: the difference to the base is not supported by the 95 % interval. Intervals are "
     "bootstrapped over problems, paired with the base."
 )
+METRIC_TITLES = {
+    "acc": "Acc",
+    "len": "Len",
+    "truncated": "truncated %",
+    "no_answer": "no answer %",
+    "ungraded": "ungraded %",
+    "r_zip": "R_zip",
+    "r_zip_matched": "R_zip, equal length",
+    "r_zip_matched_base": "base's there",
+    "r_zip_correct": "R_zip correct",
+    "r_zip_wrong": "R_zip wrong",
+}
+Averages = Mapping[str, tuple[str, ...]]  # group → its data sets
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric (`key`) of some data sets under a heading; `better` says which end is the best."""
+
+    head: str
+    title: str
+    key: str
+    members: tuple[str, ...]
+    decimals: int
+    better: Literal["higher", "lower"] | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure with its interval, or a word, or nothing; and what is to be said of it."""
+    """A metric with its interval, or a word, or nothing; and what is to be said of it."""
 
     interval: Interval | None = None
     text: str = ""
@@ -40,72 +82,228 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The tables, and what makes them doubtful."""
+
+    tables: tuple[Table, ...]
+    warnings: tuple[str, ...]
+
+
+# Evaluations that may be compared
+
+
+def compare(
+    evaluations: Sequence[Evaluation],
+    *,
+    base: str | None = None,
+    anyway: bool = False,
+    tolerance: float = TOLERANCE,
+) -> Comparison:
+    """The paper's tables; the base is the first unless another is named.
+
+    Evaluations that were made differently are refused, or with `anyway` compared with a warning.
+    """
+    first, *others = _base_first(evaluations, base)
+    doubts = [doubt for other in others for doubt in _doubts(first, other, anyway)]
+    if not any(all(name in other.counts for other in others) for name in first.counts):
+        raise DataError("the evaluations have no data set in common")
+    entries = [Entry(first.name, first.counts, first.counts, tolerance)]
+    entries += [Entry(e.name, length_matched(e, first), first.counts, tolerance) for e in others]
+    own = [f"{each.name}: {warning}" for each in (first, *others) for warning in each.warnings]
+    return Comparison(tuple(paper_tables(entries)), (*doubts, *own))
+
+
+def load_all(places: Sequence[str]) -> list[Evaluation]:
+    """Evaluations by folder, `NAME=FOLDER`, or a series' folder, which is all of its points."""
+    evaluations: list[Evaluation] = []
+    for place in places:
+        name, equals, path = place.partition("=")
+        if not equals or Path(place).is_dir():
+            name, path = "", place
+        folder = Path(path)
+        if (folder / SERIES).is_file():
+            evaluations += _load_series(folder, f"{name} " if name else "")
+        elif not (folder / MANIFEST).is_file():
+            raise DataError(f"{folder} is not an evaluation: it has no {MANIFEST}.")
+        else:
+            evaluations.append(load(folder, name or None))
+    return evaluations
+
+
+def _load_series(folder: Path, prefix: str) -> list[Evaluation]:
+    """The evaluations of a series, the base first."""
+    try:
+        names = [str(point["name"]) for point in read_json(folder / SERIES)["points"]]
+    except (KeyError, TypeError):
+        raise DataError(f"{folder / SERIES} is not a series of this version.") from None
+    if any(Path(name).name != name for name in names):
+        raise DataError(f"{folder / SERIES} names a point outside of its folder.")
+    return [load(folder / name, f"{prefix}{name}") for name in names]
+
+
+def _base_first(evaluations: Sequence[Evaluation], base: str | None) -> list[Evaluation]:
+    names = [each.name for each in evaluations]
+    if len(evaluations) < 2:
+        raise ConfigError("a comparison needs two evaluations or more; the first is the base")
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ConfigError(f"two evaluations are called {double!r}: give names, NAME=FOLDER")
+    if base is not None and base not in names:
+        raise ConfigError(f"--base {base!r} is not among them. {did_you_mean(base, names)}")
+    return sorted(evaluations, key=lambda each: base is not None and each.name != base)
+
+
+def _doubts(first: Evaluation, other: Evaluation, anyway: bool) -> list[str]:
+    differences, unknown = incomparable(first.manifest, other.manifest)
+    for name, counts in first.counts.items():  # somebody's completions may be of some problems
+        theirs = other.counts.get(name, counts).ids
+        if set(counts.ids) != set(theirs):
+            sizes = f"{len(counts.ids)} and {len(theirs)}"
+            differences.append(f"the problems of {name} that were answered: {sizes}")
+    both = f"{first.name} and {other.name}"
+    if differences and not anyway:
+        raise DataError(
+            f"{both} cannot be compared, they differ in {'; in '.join(differences)}. "
+            "Evaluate them alike, or compare them all the same with --anyway."
+        )
+    doubts = [f"{both} differ in {'; in '.join(differences)}"] if differences else []
+    if unknown:
+        doubts.append(f"{both} may differ in what is not known of them: {', '.join(unknown)}")
+    return doubts
+
+
+# What stands in a cell
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One evaluation in a comparison, with the base that it is compared with."""
+
+    name: str
+    counts: Mapping[str, DatasetCounts]
+    base: Mapping[str, DatasetCounts]
+    tolerance: float = TOLERANCE
+    _comparisons: dict[tuple[str, ...], PairedComparison] = field(default_factory=dict)
+
+    @property
+    def is_base(self) -> bool:
+        return self.counts is self.base
+
+    def against_base(self, members: tuple[str, ...]) -> PairedComparison:
+        """The comparison with the base over these sets; made once."""
+        if members not in self._comparisons:
+            pairs = [pair(self.counts[name], self.base[name]) for name in members]
+            self._comparisons[members] = compare_pairs(pairs, self.tolerance)
+        return self._comparisons[members]
+
+    def value(self, column: Column) -> Interval | str | None:
+        """A metric, a word, or None where it is not known."""
+        if column.key in MEASURES:
+            return average(MEASURES[column.key], [self.counts[name] for name in column.members])
+        if self.is_base:
+            problems = sum(len(self.counts[name].ids) for name in column.members)
+            return Interval(0.0, 0.0, 0.0, problems) if column.key in AES else None
+        return _compared(self.against_base(column.members), column.key)
+
+    def cell(self, column: Column) -> Cell:
+        """The value, marked if the interval of its difference to the base holds 0."""
+        value = self.value(column)
+        if isinstance(value, str):
+            return Cell(text=value)
+        if value is None or self.is_base:
+            return Cell(value)
+        if column.key in (*AES, "saved", "acc_change"):
+            difference = value
+        else:
+            difference = self.against_base(column.members).changes.get(column.key)
+        unsure = difference is not None and _holds_zero(difference)
+        return Cell(value, marks=frozenset(["base_unsure"] if unsure else []))
+
+
+def _holds_zero(difference: Interval) -> bool:
+    return not (difference.low > 0 or difference.high < 0)  # NaN supports nothing either
+
+
+def _compared(comparison: PairedComparison, key: str) -> Interval | str | None:
+    certificate, moved = comparison.certificate, comparison.transitions
+    if key in ("ad", "ap", "ai"):
+        return comparison.shares.get(key)
+    if key == "shortened":
+        return None if moved is None else str(moved.shortened)
+    if key == "acc_change":
+        return comparison.changes.get("acc")
+    if key == "bound":
+        bound = certificate and 100 * certificate.lower_bound
+        return certificate and Interval(bound or 0.0, np.nan, np.nan, certificate.problems)
+    if key == "certificate":
+        return certificate and ("passed" if certificate.passed else "not passed")
+    return getattr(comparison, key)  # aes1, aes2, saved
+
+
+def _lead(best: Entry, second: Entry, column: Column) -> Interval | None:
+    """How far the best is ahead of the next, over the same problems; None where nobody can say."""
+    pairs = [pair(best.counts[name], second.counts[name]) for name in column.members]
+    if column.key in MEASURES:
+        return change(MEASURES[column.key], pairs)
+    if column.key not in AES:
+        return None
+    score = partial(aes_or_nan, AES[column.key])
+    strata = []
+    for (ours, theirs), name in zip(pairs, column.members, strict=True):
+        base_ids = set(best.base[name].ids)
+        ids = [problem_id for problem_id in ours.ids if problem_id in base_ids]
+        three = [counts.select(ids) for counts in (ours, theirs, best.base[name])]
+        strata.append([measure(counts) for counts in three for measure in (accuracy, lengths)])
+    return interval(
+        lambda a, a_len, b, b_len, base, base_len: (
+            score(a, a_len, base, base_len) - score(b, b_len, base, base_len)
+        ),
+        strata,
+    )
+
+
+# The tables
+
+
 def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     """Tables 1–3, stability, redundancy and the certificate; the first entry is the base."""
-    names = _common(entries)
+    names = [n for n in entries[0].counts if all(n in entry.counts for entry in entries)]
     averages = groups(names)
-    built = [
-        _table(f"table_{group}", TITLES[group], _accuracy_columns(members), entries)
-        for group, members in averages.items()
-        if group != "all"
+    return [
+        *(_accuracy_table(group, averages[group], entries) for group in averages if group != "all"),
+        _averages_table(averages["all"], entries),
+        *(_stability_table(name, entries) for name in names),
+        *(_redundancy_table(name, entries) for name in names),
+        _certificate_table(averages, entries),
     ]
-    every = averages["all"]
-    built += [
-        _table("table_all", f"{TITLES['all']}, averages", _average_columns(every), entries),
-        *(_table(f"stability_{n}", f"Stability, {n}", _stability(n), entries) for n in names),
-        *(_redundancies(n, entries) for n in names),
-        _certificates(entries, averages),
-    ]
-    return [_with_notes(table, entries, averages) for table in built]
 
 
-def figures_table(found: Mapping[str, Mapping[str, Figures]], title: str) -> Table:
-    """One evaluation's figures: a row a data set, then the averages."""
-    ks = sorted(
-        {k for f in found["sets"].values() for k in f.values if k.startswith("pass@")}, key=_k
-    )
-    most = [k for k in ks if k != "pass@1"][-1:]
-    plain = {"acc": 2, **dict.fromkeys(most, 2), "len": 1, "truncated": 2, "no_answer": 2}
-    digits = {**plain, "ungraded": 2, "r_zip": 3, "r_zip_correct": 3, "r_zip_wrong": 3}
-    columns = tuple(Column("", _TITLE.get(key, key), key, (), n) for key, n in digits.items())
-    rows = dict(found["sets"])
+def metrics_table(metrics: Mapping[str, Mapping[str, Metrics]], title: str) -> Table:
+    """One evaluation's metrics: a row per data set, then the averages."""
+    keys = {key for each in metrics["sets"].values() for key in each.values}
+    ks = sorted(int(key.removeprefix("pass@")) for key in keys if key.startswith("pass@"))
+    most = [f"pass@{k}" for k in ks if k > 1][-1:]
+    digits = {"acc": 2, **dict.fromkeys(most, 2), "len": 1, "truncated": 2, "no_answer": 2}
+    digits |= {"ungraded": 2, "r_zip": 3, "r_zip_correct": 3, "r_zip_wrong": 3}
+    rows = dict(metrics["sets"])
     if len(rows) > 1:
-        averages = {k: v for k, v in found["averages"].items() if k == "all" or len(v.sets) > 1}
-        rows |= {f"{TITLES[group]}, average": value for group, value in averages.items()}
-    sizes = (Column("", "problems", "problems", (), 0), Column("", "rollouts", "rollouts", (), 0))
-    return Table(
-        "figures",
-        title,
-        (*sizes, *columns),
-        tuple((name, _figures_row(each, columns)) for name, each in rows.items()),
-    )
+        for group, average_metrics in metrics["averages"].items():
+            if group == "all" or len(average_metrics.sets) > 1:
+                rows[f"{TITLES[group]}, average"] = average_metrics
+    columns = [Column("", key, key, (), 0) for key in ("problems", "rollouts")]
+    columns += [Column("", METRIC_TITLES.get(key, key), key, (), n) for key, n in digits.items()]
+    cells = {
+        name: (
+            *(Cell(text=str(size)) for size in (each.problems, each.rollouts)),
+            *(Cell(each.values.get(key)) for key in digits),
+        )
+        for name, each in rows.items()
+    }
+    return Table("figures", title, tuple(columns), tuple(cells.items()))
 
 
-_TITLE = {
-    "acc": "Acc",
-    "len": "Len",
-    "truncated": "truncated %",
-    "no_answer": "no answer %",
-    "ungraded": "ungraded %",
-    "r_zip": "R_zip",
-    "r_zip_matched": "R_zip, equal length",
-    "r_zip_matched_base": "base's there",
-    "r_zip_correct": "R_zip correct",
-    "r_zip_wrong": "R_zip wrong",
-    "aes1": "AES1",
-    "aes2": "AES2",
-    "ad": "AD%",
-    "ap": "AP%",
-    "ai": "AI%",
-}
-
-
-def _figures_row(each: Figures, columns: Sequence[Column]) -> tuple[Cell, ...]:
-    sizes = (Cell(text=str(each.problems)), Cell(text=str(each.rollouts)))
-    return (*sizes, *(Cell(each.values.get(column.key)) for column in columns))
-
-
-def _accuracy_columns(members: Sequence[str]) -> list[Column]:
+def _accuracy_table(group: str, members: Sequence[str], entries: Sequence[Entry]) -> Table:
     """Acc and Len of every set, their averages, AES."""
     columns: list[Column] = []
     for name in members:
@@ -113,48 +311,56 @@ def _accuracy_columns(members: Sequence[str]) -> list[Column]:
             Column(name, "Acc", "acc", (name,), 2, "higher"),
             Column(name, "Len", "len", (name,), 0, "lower"),
         ]
-    return columns + _average_columns(members)
+    columns += _average_columns(members)
+    absent = missing_from_average(group, members)
+    notes = [f"The average is without {', '.join(absent)}, which the paper's has."] * bool(absent)
+    return _table(f"table_{group}", TITLES[group], columns, entries, notes)
+
+
+def _averages_table(members: Sequence[str], entries: Sequence[Entry]) -> Table:
+    left = sorted({name for entry in entries for name in entry.counts} - set(members))
+    notes = [f"Not in every evaluation, and left out: {', '.join(left)}."] * bool(left)
+    title = f"{TITLES['all']}, averages"
+    return _table("table_all", title, _average_columns(members), entries, notes)
 
 
 def _average_columns(members: Sequence[str]) -> list[Column]:
-    of = tuple(members)
+    sets = tuple(members)
     return [
-        Column("Avg", "Acc", "acc", of, 2, "higher"),
-        Column("Avg", "Len", "len", of, 1, "lower"),
-        Column("Metrics", "AES1", "aes1", of, 4, "higher"),
-        Column("Metrics", "AES2", "aes2", of, 4, "higher"),
+        Column("Avg", "Acc", "acc", sets, 2, "higher"),
+        Column("Avg", "Len", "len", sets, 1, "lower"),
+        Column("Metrics", "AES1", "aes1", sets, 4, "higher"),
+        Column("Metrics", "AES2", "aes2", sets, 4, "higher"),
     ]
 
 
-def _stability(name: str) -> list[Column]:
+def _stability_table(name: str, entries: Sequence[Entry]) -> Table:
     """Of the `n` problems that got shorter, how many lost, kept and gained accuracy."""
-    of = (name,)
-    return [
-        Column(name, "AD%", "ad", of, 1, "lower"),
-        Column(name, "AP%", "ap", of, 1, "higher"),
-        Column(name, "AI%", "ai", of, 1, "higher"),
-        Column(name, "n", "shortened", of, 0),
-        Column(name, "Acc", "acc", of, 2, "higher"),
+    columns = [
+        Column(name, "AD%", "ad", (name,), 1, "lower"),
+        Column(name, "AP%", "ap", (name,), 1, "higher"),
+        Column(name, "AI%", "ai", (name,), 1, "higher"),
+        Column(name, "n", "shortened", (name,), 0),
+        Column(name, "Acc", "acc", (name,), 2, "higher"),
     ]
+    return _table(f"stability_{name}", f"Stability, {name}", columns, entries)
 
 
-def _redundancy(name: str) -> list[Column]:
-    keys = ("r_zip", "r_zip_correct", "r_zip_wrong")
-    columns = [Column(name, _TITLE[key], key, (name,), 3, "higher") for key in keys]
-    return columns + [Column(name, _TITLE[key], key, (name,), 3) for key in MATCHED]
-
-
-def _redundancies(name: str, entries: Sequence[Entry]) -> Table:
-    table = _table(f"redundancy_{name}", f"Redundancy, {name}", _redundancy(name), entries)
+def _redundancy_table(name: str, entries: Sequence[Entry]) -> Table:
+    columns = [
+        Column(name, METRIC_TITLES[key], key, (name,), 3, None if key in MATCHED else "higher")
+        for key in ("r_zip", "r_zip_correct", "r_zip_wrong", *MATCHED)
+    ]
     note = (
         "Equal length: of each response and the base's response to the same problem the longer one "
         "is cut to the shorter. Short texts compress badly; here the difference is one of content."
     )
-    known = any(entry.tallies[name].matched is not None for entry in entries)
-    return replace(table, notes=(note,)) if known else table
+    known = any(entry.counts[name].matched is not None for entry in entries)
+    notes = [note] if known else []
+    return _table(f"redundancy_{name}", f"Redundancy, {name}", columns, entries, notes)
 
 
-def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> Table:
+def _certificate_table(averages: Averages, entries: Sequence[Entry]) -> Table:
     columns: list[Column] = []
     for group, members in averages.items():
         columns += [
@@ -164,87 +370,49 @@ def _certificates(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ..
             Column(TITLES[group], "certificate", "certificate", members, 0),
         ]
     points = 100 * entries[0].tolerance
-    tolerance = f"{points:g} point{'' if points == 1 else 's'}"
-    table = _table("certificate", "Against the base", columns, entries)
-    rule = (
-        f"Certificate: accuracy is not below the base's by more than {tolerance}. It is passed if "
-        "the one-sided 95 % lower bound (Gaffke's) of the paired difference says so."
-    )
-    return replace(table, notes=(rule, *_shortfalls(entries, averages)))
+    notes = [
+        "Certificate: accuracy is not below the base's by more than "
+        f"{points:g} point{'' if points == 1 else 's'}. It is passed if the one-sided 95 % lower "
+        "bound (Gaffke's) of the paired difference says so."
+    ]
+    for entry in entries[1:]:
+        certificate = entry.against_base(averages["all"]).certificate
+        if certificate is not None and not certificate.passed:
+            sizes = (certificate.tolerance, certificate.problems, certificate.needed)
+            if sentence := shortfall(*sizes):
+                notes.append(f"{entry.name}: {sentence}")
+    return _table("certificate", "Against the base", columns, entries, notes)
 
 
-def _shortfalls(entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """How many problems a certificate needs that was not passed, for the widest average."""
-    notes: list[str] = []
-    for entry in entries:
-        found = None if entry.is_base else entry.against(averages["all"]).certificate
-        if found is None or found.passed:
-            continue
-        sentence = shortfall(found.tolerance, found.problems, found.needed)
-        notes += [f"{entry.name}: {sentence}"] if sentence else []
-    return notes
-
-
-def _table(key: str, title: str, columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
-    cells = [[_cell(entry, column) for column in columns] for entry in entries]
-    for place, column in enumerate(columns):
-        _mark_best([row[place] for row in cells], column, entries, cells, place)
-    rows = tuple((entry.name, tuple(row)) for entry, row in zip(entries, cells, strict=True))
-    return Table(key, title, tuple(columns), rows)
-
-
-def _cell(entry: Entry, column: Column) -> Cell:
-    found = figure(entry, column)
-    if isinstance(found, str):
-        return Cell(text=found)
-    unsure = found is not None and not entry.is_base and entry.unsure(column)
-    return Cell(found, marks=frozenset(["base_unsure"]) if unsure else frozenset())
-
-
-def _mark_best(
-    column_cells: Sequence[Cell],
-    column: Column,
+def _table(
+    key: str,
+    title: str,
+    columns: Sequence[Column],
     entries: Sequence[Entry],
-    cells: list[list[Cell]],
-    place: int,
-) -> None:
-    """Marks the best of a column, and whether it is surely ahead of the next."""
-    values = [cell.interval.value if cell.interval else np.nan for cell in column_cells]
-    known = [i for i, value in enumerate(values) if not np.isnan(value)]
-    if column.better is None or len(known) < 2:
-        return
-    top = (max if column.better == "higher" else min)(values[i] for i in known)
-    best = [i for i in known if values[i] == top]
-    rest = [i for i in known if values[i] != top]
-    if not rest:
-        return  # all alike: none is the best
-    next_best = min(rest, key=lambda i: abs(values[i] - top))
-    marks: set[Mark] = {"best"}
-    ahead = lead(entries[best[0]], entries[next_best], column)
-    if ahead is not None and not (ahead.low > 0 or ahead.high < 0):
-        marks.add("lead_unsure")
-    for row in best:
-        cells[row][place] = replace(cells[row][place], marks=cells[row][place].marks | marks)
-
-
-def _common(entries: Sequence[Entry]) -> list[str]:
-    """Data sets that every evaluation has, in the base's order."""
-    return [n for n in entries[0].tallies if all(n in entry.tallies for entry in entries)]
-
-
-def _with_notes(
-    table: Table, entries: Sequence[Entry], averages: Mapping[str, tuple[str, ...]]
+    notes: Sequence[str] = (),
 ) -> Table:
-    notes = list(table.notes)
-    group = table.key.removeprefix("table_")
-    if group in DOMAINS and (absent := missing(group, averages[group])):
-        notes.append(f"The average is without {', '.join(absent)}, which the paper's has.")
-    if table.key == "table_all":
-        left = sorted({n for e in entries for n in e.tallies} - set(averages["all"]))
-        if left:
-            notes.append(f"Not in every evaluation, and left out: {', '.join(left)}.")
-    return replace(table, notes=tuple(notes))
+    by_column = [_mark_best(column, entries) for column in columns]
+    rows = [
+        (entry.name, tuple(cells[place] for cells in by_column))
+        for place, entry in enumerate(entries)
+    ]
+    return Table(key, title, tuple(columns), tuple(rows), tuple(notes))
 
 
-def _k(name: str) -> int:
-    return int(name.removeprefix("pass@"))
+def _mark_best(column: Column, entries: Sequence[Entry]) -> list[Cell]:
+    """A column's cells; the best is marked, and whether it is surely ahead of the next."""
+    cells = [entry.cell(column) for entry in entries]
+    values = {i: cell.interval.value for i, cell in enumerate(cells) if cell.interval}
+    values = {i: value for i, value in values.items() if not np.isnan(value)}
+    if column.better is None or len(set(values.values())) < 2:
+        return cells  # all alike: none is the best
+    top = (max if column.better == "higher" else min)(values.values())
+    best = [i for i, value in values.items() if value == top]
+    second = min((i for i in values if i not in best), key=lambda i: abs(values[i] - top))
+    lead = _lead(entries[best[0]], entries[second], column)
+    marks: set[Mark] = {"best"}
+    if lead is not None and _holds_zero(lead):
+        marks.add("lead_unsure")
+    for i in best:
+        cells[i] = replace(cells[i], marks=cells[i].marks | marks)
+    return cells

@@ -12,11 +12,11 @@ import numpy as np
 from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
-from crt.evaluation.figures import MEASURES, accuracy, lengths
+from crt.evaluation.bootstrap import Ratio, resample, same
+from crt.evaluation.counts import DatasetCounts
+from crt.evaluation.metrics import MEASURES, accuracy, lengths
+from crt.evaluation.paired import Pair, pair
 from crt.evaluation.store import Evaluation, load
-from crt.evaluation.strata import Ratio, resampled, same
-from crt.evaluation.tally import Tally
-from crt.evaluation.versus import Pair, paired
 from crt.experiments.plan import TIMES, Comparison, Job
 from crt.experiments.progress import Outcome, is_evaluated, read_outcomes
 from crt.io import read_rows
@@ -104,7 +104,7 @@ def collect(comparison: Comparison) -> Results:
     for seed in comparison.seeds:
         if is_evaluated(comparison.base(seed)):
             bases[seed] = load(comparison.base(seed))
-            base_metrics[seed] = measure_plain(list(bases[seed].tallies.values()))
+            base_metrics[seed] = measure_plain(list(bases[seed].counts.values()))
     cpu_seconds: dict[str, float] = {}
     for row in read_rows(comparison.path / TIMES):
         cpu_seconds[row["name"]] = cpu_seconds.get(row["name"], 0.0) + row["cpu"]
@@ -123,7 +123,7 @@ def collect(comparison: Comparison) -> Results:
             missing.append(f"{job.name}: {_why_missing(outcome, base is not None)}")
             continue
         for kind, evaluation in evaluations.items():
-            tallies = evaluation.tallies.values()
+            tallies = evaluation.counts.values()
             result = Result(
                 job,
                 kind,
@@ -151,7 +151,7 @@ def _why_missing(outcome: Outcome, has_base: bool) -> str:
 
 def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
     """Every metric of one seed against its base, averaged over the data sets (macro)."""
-    pairs = [paired(tally, base.tallies[name]) for name, tally in evaluation.tallies.items()]
+    pairs = [pair(tally, base.counts[name]) for name, tally in evaluation.counts.items()]
     return {
         **measure_plain([tally for tally, _ in pairs]),
         **{key: _score(weights, pairs) for key, weights in SCORES.items()},
@@ -159,7 +159,7 @@ def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
     }
 
 
-def measure_plain(tallies: Sequence[Tally]) -> dict[str, Metric]:
+def measure_plain(tallies: Sequence[DatasetCounts]) -> dict[str, Metric]:
     """What needs no base."""
     return {key: _resample(same, [[MEASURES[key](tally)] for tally in tallies]) for key in PLAIN}
 
@@ -197,7 +197,7 @@ def _transition(kind: Callable[[Array], BoolArray], pairs: Sequence[Pair]) -> Me
 
 def _resample(statistic: Callable[..., Array], strata: Sequence[Sequence[Ratio]]) -> Metric:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Metric(*resampled(statistic, strata))
+        return Metric(*resample(statistic, strata))
 
 
 def _finite(metric: Metric) -> float | None:

@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from crt.algorithm.statistics import Interval
-from crt.evaluation.columns import Column
-from crt.evaluation.tables import Cell, Mark, Table
+from crt.evaluation.tables import Cell, Column, Mark, Table
 from crt.experiments.collect import Result, Results, mean_over_seeds
 from crt.experiments.plan import flatten
 

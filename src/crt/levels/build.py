@@ -20,12 +20,11 @@ from crt.algorithm.guard import EDGE
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.errors import ConfigError, DataError
-from crt.evaluation.evaluation import Plan, Tell
-from crt.evaluation.manifest import short_name, versions
+from crt.evaluation.datasets import folder_label, short_name
+from crt.evaluation.evaluator import Plan, Tell
+from crt.evaluation.paired import LEVEL, TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, evaluate_run, points
-from crt.evaluation.sets import label as set_label
-from crt.evaluation.store import Evaluation, load
-from crt.evaluation.versus import LEVEL, TOLERANCE, certificate, paired
+from crt.evaluation.store import Evaluation, load, versions
 from crt.io import read_json
 from crt.levels.family import (
     FORMAT,
@@ -96,7 +95,7 @@ def evaluated_series(
         raise ConfigError(
             f"{run.path} names no data set to evaluate on: give --data, such as --data gsm8k"
         )
-    folder = run.path / "evaluations" / "+".join(short_name(set_label(name)) for name in names)
+    folder = run.path / "evaluations" / folder_label(names)
     if (folder / SERIES).is_file():
         evaluated = {point.name for point in read_series(folder)}
         if evaluated.issuperset(point.name for point in points(run)):
@@ -147,12 +146,12 @@ def certify(
     So each of M bounds has the confidence 1 − α/M, which leaves 1 − α for whichever is chosen.
     """
     base, *checkpoints = series
-    reference = evaluations[base.folder].tallies
+    reference = evaluations[base.folder].counts
     confidence = 1 - (1 - LEVEL) / max(1, len(checkpoints))
     certified: list[SeriesPoint] = []
     for point in checkpoints:
-        counts = evaluations[point.folder].tallies
-        pairs = [paired(counts[name], reference[name]) for name in reference if name in counts]
+        counts = evaluations[point.folder].counts
+        pairs = [pair(counts[name], reference[name]) for name in reference if name in counts]
         result = certificate(pairs, tolerance, confidence) if pairs else None
         if result is None:
             raise DataError(f"{point.name} was measured on too few problems for a certificate.")

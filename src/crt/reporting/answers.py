@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
+from crt.evaluation.counts import effective_verdict
 from crt.evaluation.store import Evaluation
-from crt.evaluation.tally import standing
 from crt.reporting.figures.cases import example_questions
 from crt.reporting.load import (
     EvaluationGroup,
@@ -120,10 +121,9 @@ def pack_training(run: RunView, budget: int) -> tuple[Row, list[str]]:
 
 def read_rollouts(evaluation: Evaluation) -> Iterator[Rollout]:
     """The responses of an evaluation, each with the verdict that it counts as."""
-    for r in evaluation.rollouts():
-        verdict = standing(r, evaluation.manifest["truncated"])
-        names = {"dataset": r.data, "index": r.rollout}
-        yield Rollout(r.problem_id, r.response, r.tokens, r.stop, verdict, r.extracted, **names)
+    for rollout in evaluation.rollouts():
+        verdict = effective_verdict(rollout, evaluation.manifest["truncated"])
+        yield replace(rollout, verdict=verdict)
 
 
 def read_training_rollouts(run: RunView, step: int) -> list[Rollout]:

@@ -10,12 +10,10 @@ import numpy as np
 from crt.algorithm.batch import Array
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
-from crt.evaluation.comparison import load_all
-from crt.evaluation.manifest import incomparable
-from crt.evaluation.matched import length_matched
+from crt.evaluation.paired import compare_all, length_matched
 from crt.evaluation.series import SERIES, is_run
-from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, load
-from crt.evaluation.versus import all_versus
+from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, incomparable, load
+from crt.evaluation.tables import load_all
 from crt.io import read_json
 from crt.run import Run
 
@@ -71,12 +69,12 @@ class EvaluationPoint:
     name: str
     step: int | None  # of the checkpoint, 0 for the model that training began with
     evaluation: Evaluation
-    versus: Row | None  # None for the base: `all_versus` as plain values
+    versus: Row | None  # None for the base: `compare_all` as plain values
 
     @property
     def averages(self) -> Row:
         """Group of data sets → metrics as plain values."""
-        return self.evaluation.figures["averages"]
+        return self.evaluation.metrics["averages"]
 
     @property
     def metrics(self) -> Row:
@@ -106,7 +104,7 @@ class EvaluationGroup:
     @property
     def problem_ids(self) -> dict[str, Sequence[str]]:
         """Data set → its problems, in the base's order."""
-        return {name: t.ids for name, t in self.points[0].evaluation.tallies.items()}
+        return {name: t.ids for name, t in self.points[0].evaluation.counts.items()}
 
     @property
     def num_problems(self) -> int:
@@ -258,7 +256,7 @@ def group_comparable(
             home.append(evaluation)
     return [
         EvaluationGroup(
-            label if len(groups) == 1 else f"{label}, {' + '.join(group[0].tallies)}",
+            label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}",
             _compare_with_first(group),
             is_series=False,
             run=run,
@@ -271,7 +269,7 @@ def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
     """The same problems, prompted and counted alike, and a name of its own."""
     differences, _ = incomparable(group[0].manifest, other.manifest)
     ids, other_ids = (
-        {name: set(tally.ids) for name, tally in evaluation.tallies.items()}
+        {name: set(tally.ids) for name, tally in evaluation.counts.items()}
         for evaluation in (group[0], other)
     )
     return ids == other_ids and not differences and other.name not in {e.name for e in group}
@@ -281,7 +279,7 @@ def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, .
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
-        versus = all_versus(length_matched(evaluation, base), base.tallies)
+        versus = compare_all(length_matched(evaluation, base), base.counts)
         plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in versus.items()}
         points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, plain))
     return tuple(points)
@@ -478,7 +476,7 @@ def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
     keys = tuple((name, problem_id) for name, ids in ids_by_name.items() for problem_id in ids)
     accuracy, length = [], []
     for point in group.points:
-        tallies = point.evaluation.tallies
+        tallies = point.evaluation.counts
         parts = [tallies[name].select(ids) for name, ids in ids_by_name.items()]
         right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
         accuracy.append(np.concatenate(right))

@@ -188,6 +188,6 @@ def test_our_own_evaluation_reads_it(demo, tmp_path):
 
 
 def _endpoint(name):
-    from crt.evaluation.endpoint import EndpointSettings
+    from crt.evaluation.backends import EndpointSettings
 
     return EndpointSettings(model=name, concurrency=4)

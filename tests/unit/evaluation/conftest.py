@@ -139,6 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self.reply(200, None, raw=b'{"choices": [{"mess', length=500)
         if fault == "unfinished":
             return self.reply(200, {"choices": [{"message": {"content": "1"}}]})
+        if fault == "trickle":
+            return self.trickle()
         if fault == "silence":
             time.sleep(1.0)
             return None
@@ -148,6 +150,16 @@ class _Handler(BaseHTTPRequestHandler):
         said = f"It is \\boxed{{{int(question.split()[0]) + 1}}}. {body['seed']}"
         choice = {"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
         return self.reply(200, {"choices": [choice], "usage": {"completion_tokens": 12}})
+
+    def trickle(self):
+        """A byte now and then, so that no single read takes long."""
+        with contextlib.suppress(OSError):
+            self.send_response(200)
+            self.end_headers()
+            for _ in range(20):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.1)
 
     def reply(self, status, value, headers=None, raw=None, length=None):
         content = raw if raw is not None else json.dumps(value).encode()

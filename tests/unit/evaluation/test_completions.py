@@ -39,10 +39,10 @@ def scored(path, out=None, **settings):
 
 
 def figures(path, **settings):
-    from crt.evaluation.figures import all_figures
+    from crt.evaluation.metrics import all_metrics
 
     found, _ = scored(path, **settings)
-    values = all_figures(found.tallies)["sets"]["two"].values
+    values = all_metrics(found.counts)["sets"]["two"].values
     return {name: value.value for name, value in values.items()}
 
 
@@ -58,8 +58,8 @@ def test_by_id_and_by_question_with_figures_by_hand(file):
 def test_a_line_may_hold_several_responses(file):
     rows = [{"id": "p", "response": ["\\boxed{2}", "\\boxed{3}"], "tokens": [5, 7]}]
     found, notes = scored(file(rows))
-    assert found.tallies["two"].rollouts.tolist() == [2]
-    assert found.tallies["two"].tokens.tolist() == [12]
+    assert found.counts["two"].rollouts.tolist() == [2]
+    assert found.counts["two"].tokens.tolist() == [12]
     assert "1 of 2 problems have no completion, such as q" in notes[0]
 
 
@@ -109,7 +109,7 @@ def test_a_bad_line_is_named_or_left_out_and_counted(file, line, told):
     with pytest.raises(DataError, match=told):
         scored(path)
     found, notes = scored(path, skip_bad=True)
-    assert found.tallies["two"].rollouts.tolist() == [1]
+    assert found.counts["two"].rollouts.tolist() == [1]
     assert any("1 lines left out" in note for note in notes)
 
 
@@ -124,19 +124,25 @@ def test_an_evaluations_own_responses_can_be_scored_again(file, tmp_path):
     first, _ = scored(file(GOOD), tmp_path / "first")
     responses = tmp_path / "first/rollouts.jsonl.zst"
     again = score(responses, [str(tmp_path / "two.jsonl")], tmp_path / "again")
-    assert again.tallies["two"].correct.tolist() == first.tallies["two"].correct.tolist()
-    assert again.tallies["two"].tokens.tolist() == [30, 70]
+    assert again.counts["two"].correct.tolist() == first.counts["two"].correct.tolist()
+    assert again.counts["two"].tokens.tolist() == [30, 70]
 
 
 def test_what_is_written_is_read_back(file, tmp_path):
     found, _ = scored(file(GOOD), tmp_path / "out", name="mine")
     back = load(tmp_path / "out")
     assert back.name == "mine"
-    assert [record.response for record in back.rollouts()] == [row["response"] for row in GOOD]
-    assert back.tallies["two"].correct.tolist() == found.tallies["two"].correct.tolist() == [1, 1]
+    assert [record.text for record in back.rollouts()] == [row["response"] for row in GOOD]
+    assert back.counts["two"].correct.tolist() == found.counts["two"].correct.tolist() == [1, 1]
     assert back.manifest["sampling"]["rollouts"] == 2
     assert back.manifest["sampling"]["temperature"] is None  # unknown
     assert [row["id"] for row in back.problems()] == ["p", "q"]
+
+
+def test_an_evaluation_is_shown_in_one_line(file, tmp_path):
+    found, _ = scored(file(GOOD), tmp_path / "out", name="mine")
+    out = str(tmp_path / "out")
+    assert repr(found) == f"Evaluation('mine', problems of two (2), folder={out!r})"
 
 
 def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
@@ -146,4 +152,4 @@ def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
     with pytest.raises(DataError, match="in several sets: say which with `data`"):
         score(path, both)
     path = file([{"question": "What is 1 + 1?", "response": "\\boxed{2}", "data": "other"}])
-    assert list(score(path, both).tallies) == ["other"]
+    assert list(score(path, both).counts) == ["other"]

@@ -8,9 +8,8 @@ import pytest
 
 from crt.algorithm.statistics import Interval
 from crt.evaluation import render
-from crt.evaluation.columns import Column, Entry
-from crt.evaluation.tables import Cell, Table, paper_tables
-from crt.evaluation.tally import Count, tallies
+from crt.evaluation.counts import ProblemCounts, counts_by_dataset
+from crt.evaluation.tables import Cell, Column, Entry, Table, paper_tables
 
 HOSTILE = "\x1b[31mred\x1b[0m|a*b_c<script>&$\\x{}%#~^\u202e\n=1+1"
 TABLE = Table(
@@ -69,8 +68,11 @@ def test_a_name_that_a_spreadsheet_would_run_is_quoted():
 def entry(name, correct, base=None, tokens=100):
     """40 problems of 4 rollouts; `correct(i)` of them right."""
     zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
-    made = tallies(
-        [Count("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, **zips) for i in range(40)]
+    made = counts_by_dataset(
+        [
+            ProblemCounts("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, **zips)
+            for i in range(40)
+        ]
     )
     return Entry(name, made, made if base is None else base)
 
@@ -79,8 +81,8 @@ def entry(name, correct, base=None, tokens=100):
 def table():
     base = entry("base", lambda i: i % 4)
     others = [
-        entry("same", lambda i: (i + 1) % 4, base.tallies, tokens=90),  # same mean, shuffled
-        entry("better", lambda i: min(4, i % 4 + 2), base.tallies, tokens=50),
+        entry("same", lambda i: (i + 1) % 4, base.counts, tokens=90),  # same mean, shuffled
+        entry("better", lambda i: min(4, i % 4 + 2), base.counts, tokens=50),
     ]
     return paper_tables([base, *others])[0]
 
@@ -100,7 +102,7 @@ def test_a_difference_the_interval_does_not_support_is_marked(table):
 def test_the_best_is_marked_and_whether_its_lead_is_sure(table):
     assert marks(table, "better", "Acc") == {"best"}
     base = entry("base", lambda i: i % 4)
-    rival = entry("rival", lambda i: (i + 1) % 4 + (i == 0), base.tallies)
+    rival = entry("rival", lambda i: (i + 1) % 4 + (i == 0), base.counts)
     unsure = paper_tables([base, rival])[0]
     assert marks(unsure, "rival", "Acc") == {"best", "lead_unsure", "base_unsure"}
     assert "°≈" in render.markdown([unsure])
@@ -108,7 +110,7 @@ def test_the_best_is_marked_and_whether_its_lead_is_sure(table):
 
 def test_equals_share_the_mark_and_when_all_are_equal_there_is_none():
     base = entry("base", lambda i: 1)
-    two = [entry(name, lambda i: 2, base.tallies) for name in ("one", "two")]
+    two = [entry(name, lambda i: 2, base.counts) for name in ("one", "two")]
     table = paper_tables([base, *two])[0]
     assert "best" in marks(table, "one", "Acc") and "best" in marks(table, "two", "Acc")
     assert not any("best" in marks(table, name, "Len") for name in ("base", "one", "two"))

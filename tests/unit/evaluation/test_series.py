@@ -9,7 +9,7 @@ import pytest
 from crt.commands import eval as command
 from crt.errors import ConfigError, DataError
 from crt.evaluation import load_all
-from crt.evaluation.evaluation import Plan
+from crt.evaluation.evaluator import Plan
 from crt.evaluation.series import evaluate_run, is_run, points, run_of
 from crt.recipes import config_of
 from crt.run import Run
@@ -57,8 +57,8 @@ def test_the_series_of_a_run(run, problems):
     assert folder == run / "evaluations/sums"
     base, same, other = (list(each.rollouts()) for each in found)
     # the checkpoint with the base's weights says the same: same problems, same seeds
-    assert [r.response for r in same] == [r.response for r in base]
-    assert [r.response for r in other] != [r.response for r in base]
+    assert [r.text for r in same] == [r.text for r in base]
+    assert [r.text for r in other] != [r.text for r in base]
     series = json.loads((folder / "series.json").read_text())
     assert [(p["name"], p["step"]) for p in series["points"]] == [
         ("base", 0),
@@ -74,7 +74,7 @@ def test_the_series_of_a_run(run, problems):
         "problems": 6,
     }
     assert first["sets"]["sums"]["len"]["value"] == pytest.approx(
-        sum(record.tokens for record in base) / 12
+        sum(record.length for record in base) / 12
     )
     assert [each.name for each in load_all([str(folder)])] == ["base", "step-0002", "step-0010"]
 

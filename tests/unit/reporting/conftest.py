@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from crt.evaluation.records import Record
 from crt.evaluation.series import Point, series
-from crt.evaluation.store import Evaluation, load, opened
+from crt.evaluation.store import Evaluation, load, open_store
 from crt.io import write_json
 from crt.recipes import config_of
 from crt.run import Run
-from crt.types import Verdict
+from crt.types import Rollout, Verdict
 
 Answer = tuple[str, int, bool]  # text, tokens, right
 CONFIG = {
@@ -58,13 +57,13 @@ def write_evaluation(
         for i, text in enumerate(asked)
     ]
     records = [
-        Record(data, f"p{i}", r, text, tokens, "eos", verdict(right), str(i), "", 0.5)
+        Rollout(f"p{i}", text, tokens, "eos", verdict(right), str(i), dataset=data, index=r)
         for i, problem in enumerate(answers)
         for r, (text, tokens, right) in enumerate(problem)
     ]
-    with opened(folder, said) as store:
-        store.describe(rows)
-        store.write(records)
+    with open_store(folder, said) as store:
+        store.write_problems(rows)
+        store.write_rollouts(records)
         return store.finish(said)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from crt.evaluation.sets import TITLES
+from crt.evaluation.datasets import TITLES
 from crt.reporting import style
 from crt.reporting.load import (
     EvaluationGroup,

@@ -12,9 +12,9 @@ import pytest
 
 from crt.errors import DataError
 from crt.evaluation import evaluate, load
-from crt.evaluation.endpoint import EndpointSettings
+from crt.evaluation.backends import EndpointSettings
 
-RUN = "import sys; from crt.evaluation import evaluate; from crt.evaluation.endpoint import *; {}"
+RUN = "import sys; from crt.evaluation import evaluate; from crt.evaluation.backends import *; {}"
 SAMPLE = "evaluate(sys.argv[1], [sys.argv[2]], sys.argv[3], rollouts=4, max_tokens=60, rows=4)"
 ASK = (
     "evaluate(sys.argv[1], [sys.argv[2]], sys.argv[3], rollouts=2, max_tokens=64, "

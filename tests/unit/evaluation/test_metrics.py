@@ -3,35 +3,39 @@
 import numpy as np
 import pytest
 
+from crt.algorithm.metrics import zip_ratio
 from crt.algorithm.statistics import bootstrap, pass_at_k
-from crt.evaluation.figures import acc_bounds, all_figures, figures, powers, warnings
-from crt.evaluation.records import Record
-from crt.evaluation.strata import interval, same
-from crt.evaluation.tally import Count, counts, tallies
-from crt.types import Verdict
+from crt.evaluation.bootstrap import interval, same
+from crt.evaluation.counts import ProblemCounts, count_rollouts, counts_by_dataset
+from crt.evaluation.metrics import acc_bounds, all_metrics, compute_metrics, powers_of_two, warnings
+from crt.types import Rollout, Verdict
 
 C, W, N, U = Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER, Verdict.UNGRADED
 
 
-def record(problem, rollout, verdict, tokens, stop, ratio=0.5, data="a"):
-    return Record(data, problem, rollout, "text", tokens, stop, verdict, None, "", ratio)
+def record(problem, index, verdict, length, stop, text="text", data="a"):
+    return Rollout(problem, text, length, stop, verdict, dataset=data, index=index)
 
 
 EIGHT = [
-    record("p", 0, C, 10, "eos", 0.2),
-    record("p", 1, C, 20, "eos", 0.4),
-    record("p", 2, W, 30, "eos", 0.6),
-    record("p", 3, N, 40, "length", None),  # empty: no ratio
-    record("q", 0, C, 5, "length", 0.8),  # right, but ran into the cap
-    record("q", 1, U, 5, "eos", 0.1),
-    record("q", 2, W, 5, "eos", 0.3),
-    record("q", 3, C, 5, "eos", 0.9),
+    record("p", 0, C, 10, "eos", "one"),
+    record("p", 1, C, 20, "eos", "two two"),
+    record("p", 2, W, 30, "eos", "three"),
+    record("p", 3, N, 40, "length", ""),  # empty: no ratio
+    record("q", 0, C, 5, "length", "four four four"),  # right, but ran into the cap
+    record("q", 1, U, 5, "eos", "five"),
+    record("q", 2, W, 5, "eos", "six six"),
+    record("q", 3, C, 5, "eos", "seven"),
 ]
 
 
 def values(records, truncated="wrong"):
-    found = figures(list(tallies(counts(records, truncated)).values()))
+    found = compute_metrics(list(counts_by_dataset(count_rollouts(records, truncated)).values()))
     return {name: value.value for name, value in found.values.items()}
+
+
+def mean_ratio(*texts):
+    return np.mean([zip_ratio(text) for text in texts])
 
 
 def test_every_figure_of_eight_rollouts():
@@ -48,9 +52,10 @@ def test_every_figure_of_eight_rollouts():
     assert found["no_answer"] == 12.5  # 1/4 and 0
     assert found["ungraded"] == 12.5  # 0 and 1/4
     # means over responses: seven have a ratio, three of them count as correct, three as wrong
-    assert found["r_zip"] == pytest.approx((0.2 + 0.4 + 0.6 + 0.8 + 0.1 + 0.3 + 0.9) / 7)
-    assert found["r_zip_correct"] == pytest.approx((0.2 + 0.4 + 0.9) / 3)
-    assert found["r_zip_wrong"] == pytest.approx((0.6 + 0.8 + 0.3) / 3)
+    right, wrong = ("one", "two two", "seven"), ("three", "four four four", "six six")
+    assert found["r_zip"] == pytest.approx(mean_ratio(*right, *wrong, "five"))
+    assert found["r_zip_correct"] == pytest.approx(mean_ratio(*right))
+    assert found["r_zip_wrong"] == pytest.approx(mean_ratio(*wrong))
 
 
 def test_a_truncated_response_may_be_graded_as_it_stands():
@@ -65,12 +70,17 @@ def test_a_truncated_response_that_could_not_be_graded_is_wrong_not_ungraded():
 
 def test_ungraded_responses_bound_the_accuracy():
     # if q's ungraded one were wrong: (2/4 + 1/4)/2; if it were right: (2/4 + 2/4)/2
-    assert acc_bounds(list(tallies(counts(EIGHT, "wrong")).values())) == (37.5, 50.0)
+    assert acc_bounds(list(counts_by_dataset(count_rollouts(EIGHT, "wrong")).values())) == (
+        37.5,
+        50.0,
+    )
 
 
 def test_an_interval_over_two_problems():
     # resampled, the mean of 50 and 33.3 is 33.3, 41.7 or 50 with chances 1/4, 1/2, 1/4
-    acc = figures(list(tallies(counts(EIGHT, "wrong")).values())).values["acc"]
+    acc = compute_metrics(list(counts_by_dataset(count_rollouts(EIGHT, "wrong")).values())).values[
+        "acc"
+    ]
     assert (acc.low, acc.high) == (pytest.approx(100 / 3), 50.0)
     assert acc.problems == 2
 
@@ -80,7 +90,7 @@ def test_what_is_unknown_is_absent_not_zero():
     found = values(rows)
     assert "len" not in found and "truncated" not in found
     assert found["acc"] == 50.0
-    told = warnings(tallies(counts(rows, "wrong")), None)
+    told = warnings(counts_by_dataset(count_rollouts(rows, "wrong")), None)
     assert any("Len is unknown" in each for each in told)
 
 
@@ -88,7 +98,7 @@ def test_macro_averages_give_every_set_the_same_weight():
     big = [record(f"g{i}", 0, C, 100, "eos", data="gsm8k") for i in range(9)]
     small = [record("m", 0, W, 300, "eos", data="math500")]
     own = [record("x", 0, C, 50, "eos", data="mine")]
-    found = all_figures(tallies(counts(big + small + own, "wrong")))["averages"]
+    found = all_metrics(counts_by_dataset(count_rollouts(big + small + own, "wrong")))["averages"]
     assert found["in_domain"].values["acc"].value == 50.0  # not 90
     assert found["in_domain"].values["len"].value == 200.0
     assert found["in_domain"].values["acc"].problems == 10
@@ -137,14 +147,16 @@ def test_pass_at_k_of_too_few_rollouts_is_unknown():
 
 
 def test_powers():
-    assert powers(16) == [1, 2, 4, 8, 16]
-    assert powers(6) == [1, 2, 4]
+    assert powers_of_two(16) == [1, 2, 4, 8, 16]
+    assert powers_of_two(6) == [1, 2, 4]
 
 
 def count(**changed):
     whole = {"rollouts": 100, "graded": 100, "correct": 50, "no_answer": 0, "tokens": 100}
     zips = {f"zip{k}_{v}": 0 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
-    return tallies([Count("a", "p", **{**whole, "truncated": 0, **zips, **changed})])
+    return counts_by_dataset(
+        [ProblemCounts("a", "p", **{**whole, "truncated": 0, **zips, **changed})]
+    )
 
 
 def test_warnings_come_above_their_limits_and_not_at_them():

@@ -1,11 +1,14 @@
 """The paper's printed rows, from counts by problem through to the printed tables."""
 
+from copy import deepcopy
+
 import pytest
 
-from crt.evaluation.columns import Entry
+from crt.errors import ConfigError, DataError
+from crt.evaluation.counts import ProblemCounts, counts_by_dataset
 from crt.evaluation.render import as_rows, markdown
-from crt.evaluation.tables import paper_tables
-from crt.evaluation.tally import Count, tallies
+from crt.evaluation.store import Evaluation, incomparable
+from crt.evaluation.tables import Entry, compare, paper_tables
 
 SETS = ("gsm8k", "math500", "sat_math32", "amc23", "aime24", "olympiadbench")
 ROWS = {  # accuracy and length on the six sets, then AES1 and AES2 in- and out-domain
@@ -61,9 +64,9 @@ def printed(accuracies, lengths):
     """Counts that average to what is printed: two problems of 10,000 rollouts a set."""
     zips = {f"zip{k}_{v}": 0 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
     n = 10_000
-    return tallies(
+    return counts_by_dataset(
         [
-            Count(name, f"{name}-{i}", n, n, round(100 * acc), 0, length * n, 0, **zips)
+            ProblemCounts(name, f"{name}-{i}", n, n, round(100 * acc), 0, length * n, 0, **zips)
             for name, acc, length in zip(SETS, accuracies, lengths, strict=True)
             for i in range(2)
         ]
@@ -118,3 +121,83 @@ def test_the_tables_are_all_there(tables):
     keys = [table.key for table in tables]
     assert keys[:3] == ["table_in_domain", "table_out_domain", "table_all"]
     assert "stability_gsm8k" in keys and "redundancy_gsm8k" in keys and keys[-1] == "certificate"
+
+
+MANIFEST = {
+    "format": 1,
+    "name": "one",
+    "model": {"name": "m", "hash": "abc", "kind": "local"},
+    "data": [{"name": "gsm8k", "hash": "1" * 64, "problems": 2, "skipped": 0}],
+    "prompt": {"settings": {"instruction": "{question}"}, "budget": None, "hash": "t"},
+    "sampling": {"rollouts": 4, "temperature": 0.6, "top_p": 0.95, "max_tokens": 512, "seed": 0},
+    "grader": "1.0",
+    "truncated": "wrong",
+}
+
+
+def changed(**parts):
+    made = deepcopy(MANIFEST)
+    for path, value in parts.items():
+        *outer, last = path.split("__")
+        place = made
+        for key in outer:
+            place = place[key]
+        place[last] = value
+    return made
+
+
+def evaluation(name, manifest, problems=("p", "q")):
+    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
+    rows = [ProblemCounts("gsm8k", p, 4, 4, 2, 0, 40, 0, **zips) for p in problems]
+    return Evaluation(name, manifest, counts_by_dataset(rows))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sampling__max_tokens": 1024}, r"the cap \(max_tokens\): 512 and 1024"),
+        ({"sampling__temperature": 1.0}, "the temperature: 0.6 and 1.0"),
+        ({"sampling__rollouts": 16}, "number of rollouts: 4 and 16"),
+        ({"grader": "2.0"}, "the grader: '1.0' and '2.0'"),
+        ({"truncated": "grade"}, "truncated responses: 'wrong' and 'grade'"),
+        ({"prompt__hash": "u"}, "chat template: 't' and 'u'"),
+        ({"prompt__budget": 500}, "token budget: None and 500"),
+        ({"data": [{"name": "gsm8k", "hash": "2" * 64}]}, "problems of gsm8k: 1{12} and 2{12}"),
+    ],
+)
+def test_what_forbids_a_comparison_is_named(change, told):
+    pair = [evaluation("one", MANIFEST), evaluation("two", changed(**change))]
+    with pytest.raises(DataError, match=told):
+        compare(pair)
+    assert any("differ in" in warning for warning in compare(pair, anyway=True).warnings)
+
+
+def test_answers_to_other_problems_are_refused_or_only_the_common_ones_compared():
+    pair = [evaluation("one", MANIFEST), evaluation("two", MANIFEST, ("p",))]
+    with pytest.raises(DataError, match="problems of gsm8k that were answered: 2 and 1"):
+        compare(pair)
+    certificate = compare(pair, anyway=True).tables[-1]
+    change = dict(certificate.rows)["two"][0].interval
+    assert change is not None and change.problems == 1
+
+
+def test_the_seed_and_the_model_may_differ():
+    other = changed(sampling__seed=1, model__hash="def")
+    assert incomparable(MANIFEST, other) == ([], [])
+
+
+def test_what_is_unknown_is_said_and_not_refused():
+    pair = [evaluation("one", MANIFEST), evaluation("two", changed(sampling__max_tokens=None))]
+    [warning] = compare(pair).warnings
+    assert "not known" in warning and "cap" in warning
+
+
+def test_names_and_base():
+    one, two = evaluation("one", MANIFEST), evaluation("two", MANIFEST)
+    assert [name for name, _ in compare([one, two], base="two").tables[0].rows] == ["two", "one"]
+    with pytest.raises(ConfigError, match="Did you mean `two`"):
+        compare([one, two], base="twoo")
+    with pytest.raises(ConfigError, match="two evaluations are called 'one'"):
+        compare([one, one])
+    with pytest.raises(ConfigError, match="two evaluations or more"):
+        compare([one])
