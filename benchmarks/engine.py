@@ -17,6 +17,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from crt.training.trl.logprobs import logprobs_and_entropies
+from crt.training.trl.micro_batches import left_aligned
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from trl.kernels import ChunkedLogProbFunction
@@ -26,8 +28,6 @@ from crt.data.prompts import PromptSettings, prepare, render
 from crt.sampling import hf as sampler
 from crt.sampling.hf import Sample, denormals_flushed, left_padded
 from crt.sampling.models import load_model
-from crt.training.trl.logprobs import logprobs_and_entropies
-from crt.training.trl.micro_batches import left_aligned
 
 CAP = 256
 TILE = 32768  # columns of TRL's tiles
