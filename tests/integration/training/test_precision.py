@@ -33,7 +33,7 @@ def test_a_rate_of_a_millionth_moves_most_weights(tiny, in_bfloat16):
     rounded = sum(int((after[name].bfloat16().float() != started[name]).sum()) for name in before)
     total = sum(weight.numel() for weight in before.values())
     assert moved / total > 0.5
-    assert rounded / total < 0.1  # what a bfloat16 policy could have shown of it
+    assert rounded < moved / 4  # what a bfloat16 policy could have shown of it
 
 
 def test_a_checkpoint_is_used_in_the_models_dtype(tiny, in_bfloat16, tmp_path):
