@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from crt.algorithm.objectives import AccuracyOnly
-from crt.config import RunConfig
+from crt.algorithm.registry import name_of
+from crt.algorithm.two_stage import TwoStage
+from crt.config import RunConfig, settings_of
 from crt.training.context import validation_sampling
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
-from crt.training.verl.state import describe_objective
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
@@ -57,9 +58,8 @@ def training(
     """Every override of a stage's training; `saved` is verl's checkpoint to go on from."""
     ours = {
         "run": str(run),
-        "stage": stage.number,
         "eos_token_ids": list(model.eos_token_ids),
-        "objective": describe_objective(stage.objective),
+        "objective": settings_of(stage.objective),
     }
     return (
         usual(config, model)
@@ -252,6 +252,51 @@ def mistakes(config: RunConfig) -> Iterator[str]:
             f"[verl] {CORRECTION}.bypass_mode = true takes the sampler's probabilities for the "
             f"policy's own and skips the correction: leave it out, and use {CORRECTION}.rollout_is "
             '= "token".'
+        )
+
+
+def recipe_mistakes(config: RunConfig, processes: int) -> Iterator[str]:
+    """What a recipe says that a cluster cannot do."""
+    cluster, lora, only = config.cluster, config.model.lora, 'with engine = "verl"'
+    if config.sampling.source == "reference":
+        yield (
+            f'method "{name_of(config.method)}" with sampling.source = "reference" trains on what '
+            f"a frozen model writes, which needs a loop of its own: {only} only "
+            'sampling.source = "policy" can run.'
+        )
+    if config.reference.mode == "fresh":
+        yield (
+            f'reference.mode = "fresh" cannot run {only}: a second model would have to be sampled '
+            'in every step. Set reference.mode = "cached".'
+        )
+    if lora and lora.dropout > 0:
+        yield (
+            f"model.lora.dropout = {lora.dropout} cannot run {only}: verl 0.9.1 makes adapters "
+            "without dropout. Set it to 0."
+        )
+    if lora and not lora.alpha.is_integer():
+        yield f"model.lora.alpha = {lora.alpha} cannot run {only}: verl 0.9.1 takes whole numbers."
+    if lora and isinstance(config.method, TwoStage) and config.optim.kl > 0:
+        yield (
+            f"model.lora with optim.kl = {config.optim.kl} cannot run two stages {only}: verl's "
+            "KL is to the base without the adapter, Stage II's is to its own start. Set "
+            "optim.kl = 0."
+        )
+    if config.trl:
+        yield f"[trl] has no meaning {only}: use [verl], or leave it out."
+    if processes > 1:
+        yield f"{processes} processes of a launcher {only}: start `crt train` once, on the head."
+    devices = cluster.nodes * cluster.devices
+    rollouts = config.schedule.problems_per_step * config.sampling.group_size
+    if rollouts % devices:
+        yield (
+            f"problems_per_step × group_size = {rollouts} cannot be shared by {devices} devices: "
+            "change schedule.problems_per_step."
+        )
+    if devices % cluster.tensor_parallel:
+        yield (
+            f"cluster.tensor_parallel = {cluster.tensor_parallel} does not divide the {devices} "
+            "devices."
         )
 
 
