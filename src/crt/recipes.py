@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,7 +22,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """
     if not path.is_file():
         path = PACKAGED.get(str(path), path)
-    data = _with_base(path, _read(path))
+    data = _with_base(path, read_table(path))
     for name in ("versions", CHECKSUM):  # what a run's config.json says besides
         data.pop(name, None)
     for override in overrides:
@@ -72,7 +73,7 @@ def _with_base(path: Path, data: Table, above: tuple[Path, ...] = ()) -> Table:
     parent = PACKAGED.get(base) or path.parent / base
     if parent.resolve() in above:
         raise ConfigError(f"{path}: its base {base} is based on it in turn: take one of them out.")
-    below = _with_base(parent, _read(parent), above)
+    below = _with_base(parent, read_table(parent), above)
     if "method" in data:
         below.pop("method", None)  # settings of one method mean nothing to another
     return _merged(below, data)
@@ -89,7 +90,8 @@ def _merged(below: Table, above: Table) -> Table:
     return both
 
 
-def _read(path: Path) -> Table:
+def read_table(path: Path) -> Table:
+    """A TOML or JSON file as it stands."""
     try:
         text = path.read_bytes().decode("utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -112,12 +114,16 @@ def _override(data: Table, override: str) -> None:
     names = key.strip().split(".")
     if not equals or not all(names):
         raise ConfigError(f"--set {override}: write it as section.key=value.")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
     for name in names[:-1]:
         data = data.setdefault(name, {})
         if not isinstance(data, dict):
             raise ConfigError(f"--set {override}: {name} is a value, not a section.")
-    data[names[-1]] = parsed
+    data[names[-1]] = parse_value(value)
+
+
+def parse_value(text: str) -> Any:
+    """A value in TOML; a bare word is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

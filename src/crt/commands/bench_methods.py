@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when everything is measured, 1 when some run failed, 143 when it was asked to end."""
     from crt.experiments.plan import find_comparisons, open_comparison
-    from crt.experiments.progress import describe_plan
     from crt.experiments.results import export_all, show
+    from crt.experiments.schedule import describe_plan
 
     existing = find_comparisons(Path(args.words[0])) if len(args.words) == 1 else []
     if existing and args.export:

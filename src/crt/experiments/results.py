@@ -11,9 +11,8 @@ from crt.algorithm.metrics import AES2, aes
 from crt.errors import ConfigError, DataError
 from crt.evaluation import render
 from crt.evaluation.tables import Table
-from crt.experiments.collect import Results, collect
+from crt.experiments.collect import Results, collect, read_outcome
 from crt.experiments.plan import Comparison, Job, group_jobs, toml
-from crt.experiments.progress import read_outcome
 from crt.experiments.tables import LEGEND, build_tables, points, settings
 from crt.io import write_json, write_text
 from crt.reporting.figures import sensitivity, tradeoff

@@ -7,7 +7,7 @@ import pytest
 
 from crt.cli import main
 from crt.evaluation import score
-from crt.experiments.collect import collect
+from crt.experiments.collect import collect, read_outcome
 from crt.experiments.plan import (
     Comparison,
     Job,
@@ -16,7 +16,6 @@ from crt.experiments.plan import (
     plan_comparison,
     write_plan,
 )
-from crt.experiments.progress import read_outcome
 from crt.experiments.results import (
     best_trial,
     read_trial,
