@@ -1,7 +1,6 @@
 """A configuration in words: what a run would do, before anyone pays for it."""
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,29 +149,3 @@ def _table(values: dict[str, Any], path: str) -> Iterator[str]:
         if isinstance(value, dict):
             yield f"[{path}{key}]"
             yield from _table(value, f"{path}{key}.")
-
-
-def digits(value: float) -> str:
-    """Three significant digits: 1,450, 64.6, 0.0123."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100:
-        return f"{float(f'{value:.3g}'):,.0f}"
-    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
-
-
-def amount(count: float) -> str:
-    """A number of tokens or parameters: 646 million."""
-    for size, name in ((1e9, " billion"), (1e6, " million")):
-        if count >= size:
-            return digits(count / size) + name
-    return digits(count)
-
-
-def duration(hours: float) -> str:
-    """In hours, minutes or seconds, whichever is the largest that gives at least 1."""
-    if hours >= 1:
-        return f"{digits(hours)} h"
-    if hours * 60 >= 1:
-        return f"{digits(hours * 60)} min"
-    return f"{digits(hours * 3600)} s"
