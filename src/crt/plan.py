@@ -91,7 +91,7 @@ def decoder_shape(model: Mapping[str, Any]) -> Shape:
     return Shape(parameters, layers, hidden, kv_cache, vocabulary, layers * features)
 
 
-KEYS = (
+KEYS: tuple[str, ...] = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
     "intermediate_size", "vocab_size", "head_dim", "tie_word_embeddings",
 )  # fmt: skip
@@ -498,9 +498,10 @@ def describe_many(plans: Sequence[Plan], price: float | None) -> Iterator[str]:
         if most.evaluated:
             costs.append((f"{base}: evaluation", shared.base_evaluation, most.devices))
     numbers = [(name, c.tokens, c.hours, c.hours * devices) for name, c, devices in costs]
-    totals = (sum(number[i] for number in numbers) for i in (1, 2, 3))
+    tokens, hours = (sum(getattr(c, unit) for _, c, _ in costs) for unit in ("tokens", "hours"))
+    device_hours = sum(cost.hours * devices for _, cost, devices in costs)
     rows = [("recipe", "tokens sampled", "hours", "device hours", "cost")]
-    for name, tokens, hours, device_hours in [*numbers, ("total", *totals)]:
+    for name, tokens, hours, device_hours in [*numbers, ("total", tokens, hours, device_hours)]:
         cost = digits(device_hours * (price or 0))
         rows.append((name, amount(tokens), digits(hours), digits(device_hours), cost))
     yield from markdown([row if price is not None else row[:-1] for row in rows])

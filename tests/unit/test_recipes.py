@@ -54,7 +54,7 @@ save_every = 20
 def test_every_recipe_in_the_repository_loads(path):
     config = load_recipe(path)
     assert config.name == path.stem
-    assert what_would_run(config)
+    assert list(what_would_run(config))
 
 
 def test_every_row_of_the_papers_tables_has_a_recipe():
