@@ -3,7 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_type_hints
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -275,15 +277,11 @@ def _method_settings(method: Method) -> dict[str, Any]:
 if TYPE_CHECKING:
     AnyMethod = Method
 else:
+    _KINDS = (
+        Annotated[kind, BeforeValidator(_without_type), Tag(name)] for name, kind in METHODS.items()
+    )
     AnyMethod = Annotated[
-        Union[
-            tuple(
-                Annotated[kind, BeforeValidator(_without_type), Tag(name)]
-                for name, kind in METHODS.items()
-            )
-        ],
-        Discriminator(_method_type),
-        PlainSerializer(_method_settings),
+        reduce(or_, _KINDS), Discriminator(_method_type), PlainSerializer(_method_settings)
     ]
 
 

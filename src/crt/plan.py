@@ -498,10 +498,11 @@ def describe_many(plans: Sequence[Plan], price: float | None) -> Iterator[str]:
         if most.evaluated:
             costs.append((f"{base}: evaluation", shared.base_evaluation, most.devices))
     numbers = [(name, c.tokens, c.hours, c.hours * devices) for name, c, devices in costs]
-    tokens, hours = (sum(getattr(c, unit) for _, c, _ in costs) for unit in ("tokens", "hours"))
-    device_hours = sum(cost.hours * devices for _, cost, devices in costs)
+    everything = sum((cost for _, cost, _ in costs), Cost())
+    everywhere = sum(cost.hours * devices for _, cost, devices in costs)
+    numbers.append(("total", everything.tokens, everything.hours, everywhere))
     rows = [("recipe", "tokens sampled", "hours", "device hours", "cost")]
-    for name, tokens, hours, device_hours in [*numbers, ("total", tokens, hours, device_hours)]:
+    for name, tokens, hours, device_hours in numbers:
         cost = digits(device_hours * (price or 0))
         rows.append((name, amount(tokens), digits(hours), digits(device_hours), cost))
     yield from markdown([row if price is not None else row[:-1] for row in rows])

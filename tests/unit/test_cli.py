@@ -1,9 +1,11 @@
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import crt
 from crt.cli import VERBS, main
 from crt.version import __version__
 
@@ -101,10 +103,14 @@ def test_a_light_installation_says_what_is_missing(verb, tmp_path):
 
 
 def test_public_names_are_there():
-    import crt
-
     for name in crt.__all__:
         assert getattr(crt, name) is not None
-    assert set(dir(crt)) == set(crt.__all__)
+    assert set(dir(crt)) == set(crt.__all__) == names_for_type_checkers()
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         crt.nonsense  # noqa: B018
+
+
+def names_for_type_checkers() -> set[str]:
+    stub = ast.parse(Path(crt.__file__).with_suffix(".pyi").read_text())
+    return {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom)
+            for alias in node.names}  # fmt: skip
