@@ -9,6 +9,7 @@ from collections.abc import Sequence
 VERBS = {
     "demo": "see the method work, on this machine, in a moment",
     "train": "train a model to think shorter, from a recipe",
+    "recipe": "list the recipes inside the package, or copy one",
     "show": "print a recipe's resolved configuration and what would run",
     "plan": "estimate tokens, memory, hours and cost of recipes",
     "eval": "sample a model on data sets, grade, and measure with intervals",
