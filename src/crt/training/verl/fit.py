@@ -139,7 +139,7 @@ BACKEND = Backend(load_without_weights, sampler_of)
 
 def check(config: RunConfig, processes: int) -> None:
     """Refuses what cannot work on a cluster, before anything is started."""
-    for sentence in (*verl.recipe_mistakes(config, processes), *verl.mistakes(config)):
+    for sentence in verl.mistakes(config, processes):
         raise ConfigError(sentence)
     if importlib.util.find_spec("verl") is None:
         raise ConfigError(
