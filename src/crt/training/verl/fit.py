@@ -1,8 +1,15 @@
 """One stage of training on a cluster: reference, data files, verl, and where it was left."""
 
+import contextlib
 import importlib.util
+import os
+import re
+import shlex
 import shutil
-from collections.abc import Callable
+import signal as signals
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,7 +17,9 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.data.prompts import render
-from crt.errors import ConfigError
+from crt.errors import ConfigError, EngineError
+from crt.io import read_json
+from crt.processes import at_signal, ends_with_parent
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
 from crt.sampling.models import LoadedModel, base_of, model_folder
@@ -20,7 +29,7 @@ from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_o
 from crt.training.validation import Floor
 from crt.training.verl import overrides as verl
 from crt.training.verl.data import StageFolder, folder_of, write_prompts, write_reference
-from crt.training.verl.launch import launch
+from crt.training.verl.overrides import MODULES, PLUGIN, Overrides, arguments, modules
 from crt.training.verl.recorder import finished, step_of
 from crt.training.verl.sampler import (
     ClusterSampler,
@@ -31,6 +40,10 @@ from crt.training.verl.sampler import (
 
 MERGED = "merged"  # where an adapter merged into its base is, for the rollout servers
 ROOM = 16  # tokens by which a prompt may be longer, because its budget is another number
+
+COMMAND = "verl.trainer.main_ppo"
+POLL_SECONDS = 0.5
+REASON = re.compile(r"^(?:\(\w+ pid=\d+[^)]*\) )?([\w.]+(?:Error|Exception|Interrupt): .*)$")
 
 Show = Callable[[dict[str, Any]], None]
 
@@ -90,9 +103,7 @@ def prepare(context: RunContext, stage: Stage, reference: Reference, folder: Sta
     write_reference(folder.reference, references)
 
 
-def overrides(
-    run: Run, context: RunContext, stage: Stage, saved: Path | None = None
-) -> verl.Overrides:
+def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
     """Those of the stage's training, as verl is given them."""
     model = describe_model(context, context.load(stage.start))
     folder = folder_of(run, stage)
@@ -150,3 +161,70 @@ def check(config: RunConfig, processes: int) -> None:
     except Exception as error:  # hydra has a class for every mistake
         first = str(error).strip().splitlines()[0]
         raise ConfigError(f"[verl] is refused by verl's configuration: {first}") from None
+
+
+# ---- verl's own command
+
+
+def environment(outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What verl needs to find the plugin."""
+    return {
+        MODULES: modules(outer.get(MODULES, ""), PLUGIN),
+        "RAY_USAGE_STATS_ENABLED": outer.get("RAY_USAGE_STATS_ENABLED", "0"),
+        "HYDRA_FULL_ERROR": "1",
+    }
+
+
+def shown(overrides: Overrides) -> str:
+    """The command for a shell, one override per line."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment().items()]
+    start = " ".join([*variables, f"python -m {COMMAND}"])
+    return " \\\n  ".join([start, *(shlex.quote(word) for word in arguments(overrides))])
+
+
+def launch(overrides: Overrides, folder: StageFolder, meanwhile: Callable[[], None]) -> bool:
+    """Runs the training; False when it was asked to end and has saved.
+
+    SIGTERM, and Ctrl-C once, ask it to save after the step under way; a second Ctrl-C ends it.
+    """
+    folder.stop.unlink(missing_ok=True)
+    folder.stopped.unlink(missing_ok=True)
+    with folder.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", COMMAND, *arguments(overrides)],
+            env={**os.environ, **environment()},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: verl would end without saving
+            preexec_fn=ends_with_parent(signals.SIGTERM),  # or it would go on writing the run
+        )
+
+    def end(number: int, _: Any) -> None:
+        """A signal becomes a file that the trainer looks for, wherever in the cluster it runs."""
+        if number == signals.SIGINT and folder.stop.exists():
+            process.terminate()
+            raise KeyboardInterrupt
+        folder.stop.touch()
+
+    with at_signal(end, signals.SIGTERM, signals.SIGINT):
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+            meanwhile()
+    interrupted = folder.stop.exists()
+    folder.stop.unlink(missing_ok=True)  # whoever starts verl by hand now is not to end at once
+    if process.returncode:
+        raise EngineError(why_it_ended(folder, process.returncode))
+    return not interrupted
+
+
+def why_it_ended(folder: StageFolder, code: int) -> str:
+    """What the trainer says of it, or the last error in verl's log."""
+    if folder.stopped.exists():
+        return read_json(folder.stopped)["reason"]
+    last = ""
+    with folder.log.open(errors="replace") as file:
+        for line in file:
+            if match := REASON.match(line.strip()):
+                last = f" with: {match[1][:300]}"
+    return f"verl ended with code {code}{last}. All its output is in {folder.log}."

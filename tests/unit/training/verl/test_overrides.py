@@ -13,7 +13,7 @@ from crt.config import read_dataclass, settings_of
 from crt.recipes import config_of, load_recipe
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
-from crt.training.verl.launch import environment, shown
+from crt.training.verl.fit import environment, shown
 from crt.training.verl.overrides import (
     Model,
     arguments,
