@@ -18,12 +18,13 @@ from crt.experiments.plan import (
 )
 from crt.experiments.results import (
     best_trial,
+    build_tables,
+    points,
     read_trial,
     render_tables,
     write_results,
     write_tuned,
 )
-from crt.experiments.tables import build_tables, points
 from crt.io import write_json
 from crt.run import RECORD, Run
 

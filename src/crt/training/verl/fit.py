@@ -17,7 +17,7 @@ from typing import Any
 
 from crt.config import RunConfig
 from crt.data.prompts import render
-from crt.errors import ConfigError, EngineError
+from crt.errors import ConfigError, EngineError, install_command
 from crt.io import read_json
 from crt.processes import at_signal, ends_with_parent
 from crt.run import STATE, Run
@@ -153,9 +153,7 @@ def check(config: RunConfig, processes: int) -> None:
     for sentence in verl.mistakes(config, processes):
         raise ConfigError(sentence)
     if importlib.util.find_spec("verl") is None:
-        raise ConfigError(
-            "engine = \"verl\" needs verl, Ray and vLLM: pip install 'crt-train[cluster]'."
-        )
+        raise ConfigError(f'engine = "verl" needs verl, Ray and vLLM: {install_command("cluster")}')
     try:
         verl.compose_config(verl.flat(config.verl))
     except Exception as error:  # hydra has a class for every mistake
