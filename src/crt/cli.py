@@ -122,14 +122,16 @@ def add_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "-v", "--verbose", action="store_true", help="what libraries say, too, and tracebacks"
     )
     examples = "\n".join(f"  {line}" for line in EXAMPLES[verb].splitlines())
-    parser.epilog = "\n".join(filter(None, [f"examples:\n{examples}", parser.epilog]))
+    parser.epilog = "\n\n".join(filter(None, [f"examples:\n{examples}", parser.epilog]))
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Examples and tables keep their lines; other text is filled."""
+    """Blocks of several lines stay as they are; other text is filled."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if "\n" in text else super()._fill_text(text, width, indent)
+        fill = super()._fill_text
+        blocks = text.split("\n\n")
+        return "\n\n".join(b if "\n" in b else fill(b, width, indent) for b in blocks)
 
 
 def help_formatter(prog: str) -> argparse.HelpFormatter:
