@@ -24,7 +24,6 @@ VERBS = {
     "ask": "ask the pocket model, or another, one question",
     "data": "list, load and check data sets",
     "grade": "grade responses against answers",
-    "completion": "print a script that completes verbs and options in your shell",
 }
 
 EXAMPLES = {
@@ -52,7 +51,6 @@ EXAMPLES = {
     "ask": 'crt ask "Tom has 3 boxes of 4 pens. He gives 2 away. How many pens does Tom have?"',
     "data": "crt data list\ncrt data show pocket/test -n 3\ncrt data check gsm8k/train math500",
     "grade": "crt grade responses.jsonl",
-    "completion": 'eval "$(crt completion bash)"',
 }
 
 EXIT_CODES = """\
@@ -90,6 +88,9 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
         formatter_class=help_formatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument(
+        "--completion", choices=("bash", "zsh", "fish"), help="print a script for tab completion"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="<verb>", title="verbs")
     for name, line in VERBS.items():
         chosen = verbs.add_parser(
@@ -148,7 +149,7 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; bad input ends with one sentence on standard error and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    verb = next((word for word in arguments if not word.startswith("-")), None)
+    verb = next((word for word in arguments[:1] if not word.startswith("-")), None)
     if verb is not None and verb not in VERBS:
         from crt.errors import did_you_mean, shown
 
@@ -162,6 +163,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from crt.version import __version__
 
         print(f"crt {__version__}")
+        return 0
+    if args.completion:
+        from crt.completion import script
+
+        parsers = {name: parser_of_verb(name) for name in VERBS}
+        print(script(args.completion, VERBS, parsers), end="")
         return 0
     if args.verb is None:
         parser.print_help()

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 
 BASH = """\
-# In ~/.bashrc:  eval "$(crt completion bash)"
+# In ~/.bashrc:  eval "$(crt --completion bash)"
 _crt() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
     case "$COMP_CWORD:${{COMP_WORDS[1]}}" in
@@ -15,8 +15,8 @@ _crt() {{
 }}
 complete -o bashdefault -o default -F _crt crt
 """
-ZSH = '# In ~/.zshrc:  eval "$(crt completion zsh)"\nautoload -U bashcompinit && bashcompinit\n'
-FISH = "# In ~/.config/fish/config.fish:  crt completion fish | source\n"
+ZSH = '# In ~/.zshrc:  eval "$(crt --completion zsh)"\nautoload -U bashcompinit && bashcompinit\n'
+FISH = "# In ~/.config/fish/config.fish:  crt --completion fish | source\n"
 
 
 Parsers = Mapping[str, argparse.ArgumentParser]
