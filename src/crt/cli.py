@@ -1,14 +1,16 @@
 """crt <verb>: parse first, import heavy modules after."""
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 VERBS = {
     "demo": "see the method work, on this machine, in a moment",
     "train": "train a model to think shorter, from a recipe",
+    "recipe": "list the recipes inside the package, or copy one",
     "show": "print a recipe's resolved configuration and what would run",
     "plan": "estimate tokens, memory, hours and cost of recipes",
     "eval": "sample a model on data sets, grade, and measure with intervals",
@@ -24,14 +26,51 @@ VERBS = {
     "grade": "grade responses against answers",
 }
 
-EXTRAS = {  # what `pip install crt-train` alone does not bring, and what does
+EXAMPLES = {
+    "demo": "crt demo --tabular\ncrt demo --seed 2 --out runs/second",
+    "train": "crt train pocket --set schedule.steps=200\ncrt train --resume runs/pocket\n"
+    "crt train recipe.toml --engine verl --print",
+    "recipe": "crt recipe list\ncrt recipe copy methods/kimi --out kimi.toml",
+    "show": "crt show pocket\ncrt show recipe.toml --set optim.kl=0.01 --json",
+    "plan": "crt plan recipe.toml --device rtx4090 --devices 1\n"
+    "crt plan paper/deepseek-1.5b-crt --scale --price 2.5",
+    "eval": "crt eval pocket --data pocket/test:200\n"
+    "crt eval http://localhost:8000/v1 --data gsm8k,math500 --rollouts 4\n"
+    "crt eval runs/demo --all-checkpoints --data pocket/test:200",
+    "score": "crt score responses.jsonl --data math500 --out evaluations/mine",
+    "compare": "crt compare evaluations/base evaluations/short --intervals\n"
+    "crt compare base=a short=b --format latex",
+    "bench-methods": "crt bench-methods methods/crt methods/kimi --seeds 1 2 3 --out runs/two\n"
+    "crt bench-methods tune methods/kimi --grid method.weight=0.5,1\n"
+    "crt bench-methods sensitivity pocket --grid optim.kl=0,0.001 --dry-run\n"
+    "crt bench-methods runs/two --table md",
+    "family": "crt family runs/demo --data pocket/test:1000 --tolerance 0.02",
+    "serve": "crt serve runs/demo --port 8080",
+    "export": "crt export runs/demo --level concise --to concise",
+    "report": "crt report runs/demo\ncrt report runs/demo --figures figures --format pdf",
+    "ask": 'crt ask "Tom has 3 boxes of 4 pens. He gives 2 away. How many pens does Tom have?"',
+    "data": "crt data list\ncrt data show pocket/test -n 3\ncrt data check gsm8k/train math500",
+    "grade": "crt grade responses.jsonl",
+}
+
+EXIT_CODES = """\
+exit codes:
+  0    done
+  1    done, and something was found or failed
+       (data check --strict, bench-methods)
+  2    the input cannot be used: one sentence says why
+  130  interrupted by Ctrl-C
+  141  whoever read the output has gone
+  143  asked to end; what is saved is whole and goes on"""
+
+EXTRAS = {  # what the package alone does not bring, and what does
     **dict.fromkeys(
         ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "trl", "peft"), "train"
     ),
     **dict.fromkeys(("datasets", "pyarrow", "huggingface_hub"), "data"),
     **dict.fromkeys(("verl", "ray", "hydra", "omegaconf"), "cluster"),
     "vl_convert": "report",
-    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx"), "serve"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client"), "serve"),
 }
 
 
@@ -45,9 +84,13 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="crt",
         description="Make a reasoning language model think shorter without getting worse.",
+        epilog=EXIT_CODES,
         formatter_class=help_formatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument(
+        "--completion", choices=("bash", "zsh", "fish"), help="print a script for tab completion"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="<verb>", title="verbs")
     for name, line in VERBS.items():
         chosen = verbs.add_parser(
@@ -58,8 +101,38 @@ def parser_for(verb: str | None) -> argparse.ArgumentParser:
             add_help=name == verb,
         )
         if name == verb:
-            importlib.import_module(module_of(name)).add_arguments(chosen)
+            add_arguments(chosen, name)
     return parser
+
+
+def parser_of_verb(verb: str) -> argparse.ArgumentParser:
+    """The parser of one verb alone."""
+    parser = argparse.ArgumentParser(prog=f"crt {verb}", formatter_class=help_formatter)
+    add_arguments(parser, verb)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    """The verb's own arguments and examples, and those of all verbs."""
+    importlib.import_module(module_of(verb)).add_arguments(parser)
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument(
+        "-q", "--quiet", action="store_true", help="results and errors, no progress and no notes"
+    )
+    loudness.add_argument(
+        "-v", "--verbose", action="store_true", help="what libraries say, too, and tracebacks"
+    )
+    examples = "\n".join(f"  {line}" for line in EXAMPLES[verb].splitlines())
+    parser.epilog = "\n\n".join(filter(None, [f"examples:\n{examples}", parser.epilog]))
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Blocks of several lines stay as they are; other text is filled."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        blocks = text.split("\n\n")
+        return "\n\n".join(b if "\n" in b else fill(b, width, indent) for b in blocks)
 
 
 def help_formatter(prog: str) -> argparse.HelpFormatter:
@@ -70,13 +143,13 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
             columns = os.get_terminal_size().columns
         except OSError:  # no terminal
             columns = 80
-    return argparse.HelpFormatter(prog, width=max(int(columns), 40) - 2)
+    return HelpFormatter(prog, width=max(int(columns), 40) - 2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; bad input ends with one sentence on standard error and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    verb = next((word for word in arguments if not word.startswith("-")), None)
+    verb = next((word for word in arguments[:1] if not word.startswith("-")), None)
     if verb is not None and verb not in VERBS:
         from crt.errors import did_you_mean, shown
 
@@ -91,6 +164,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"crt {__version__}")
         return 0
+    if args.completion:
+        from crt.completion import script
+
+        parsers = {name: parser_of_verb(name) for name in VERBS}
+        print(script(args.completion, VERBS, parsers), end="")
+        return 0
     if args.verb is None:
         parser.print_help()
         return 0
@@ -99,20 +178,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_verb(args: argparse.Namespace) -> int:
     """The verb's own exit code, 2 for bad input, 130 when interrupted, 141 for a closed pipe."""
-    from crt.errors import CrtError, shown
+    from crt.errors import CrtError, install_command, shown
+
+    def refuse(sentence: str) -> int:
+        if args.verbose:
+            import traceback
+
+            traceback.print_exc()
+        print(shown(f"crt {args.verb}: {sentence}"), file=sys.stderr)
+        return 2
 
     try:
-        return importlib.import_module(module_of(args.verb)).run(args)
+        with loudness(args.quiet, args.verbose):
+            return importlib.import_module(module_of(args.verb)).run(args)
     except CrtError as error:
-        print(shown(f"crt {args.verb}: {error}"), file=sys.stderr)
-        return 2
+        return refuse(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in EXTRAS:
             raise
-        advice = f"pip install 'crt-train[{EXTRAS[package]}]'"
-        print(f"crt {args.verb}: this needs {package}: {advice}.", file=sys.stderr)
-        return 2
+        return refuse(f"this needs {package}: {install_command(EXTRAS[package])}")
     except KeyboardInterrupt:
         print(f"crt {args.verb}: interrupted", file=sys.stderr)
         return 130
@@ -121,5 +206,22 @@ def run_verb(args: argparse.Namespace) -> int:
         return 141
     except OSError as error:  # the machine's doing: a full disk, a folder without rights, no memory
         place = f"{error.filename}: " if error.filename else ""
-        print(f"crt {args.verb}: {place}{error.strerror or error}.", file=sys.stderr)
-        return 2
+        return refuse(f"{place}{error.strerror or error}.")
+
+
+@contextlib.contextmanager
+def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
+    """For this process and those it starts: no notes at all, or also what libraries say."""
+    wanted = {"CRT_QUIET": quiet, "CRT_VERBOSE": verbose}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update({name: "1" for name, on in wanted.items() if on})
+    try:
+        with contextlib.ExitStack() as stack:
+            if quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                stack.enter_context(contextlib.redirect_stderr(nowhere))
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)

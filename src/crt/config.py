@@ -3,14 +3,18 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
-    PlainValidator,
+    Tag,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -48,22 +52,25 @@ def read_dataclass(kind: type[T], settings: Table) -> T:
         raise ValueError(" ".join(sentences(error))) from None
 
 
-def unknown_settings(data: Table, kind: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+def unknown_settings(data: Table, kind: Any, path: str = "") -> Iterator[str]:
     """A sentence for every key that is not a setting of `kind`, here and in its sections."""
     names = list(kind.model_fields) if issubclass(kind, BaseModel) else setting_fields(kind)
     types = get_type_hints(kind)
     for key, value in data.items():
         if key not in names:
-            yield f"{'.'.join((*path, key))} is not a setting. {did_you_mean(key, names)}"
+            yield f"{path}{key} is not a setting. {did_you_mean(key, names)}"
+        elif isinstance(value, dict) and key == "method":
+            if method := METHODS.get(str(value.get("type"))):  # otherwise that is the mistake
+                yield from unknown_settings(_without_type(value), method, f"{path}{key}.")
         elif isinstance(value, dict) and (section := _section_class(types[key])):
-            yield from unknown_settings(value, section, (*path, key))
+            yield from unknown_settings(value, section, f"{path}{key}.")
 
 
 def _section_class(annotation: Any) -> Any:
-    """The class of a section's settings; None for plain values and for the choice of a method."""
+    """The class of a section's settings; None for plain values."""
     classes = [c for c in (annotation, *get_args(annotation)) if isinstance(c, type)]
-    sections = [c for c in classes if issubclass(c, BaseModel) or dataclasses.is_dataclass(c)]
-    return sections[0] if len(sections) == 1 else None
+    sections = (c for c in classes if issubclass(c, BaseModel) or dataclasses.is_dataclass(c))
+    return next(sections, None)
 
 
 def sentences(error: ValidationError) -> list[str]:
@@ -78,6 +85,9 @@ def sentences(error: ValidationError) -> list[str]:
 def _sentence(place: str, mistakes: list[Any]) -> str:
     """Several mistakes at one place are a union's branches: any of them would do."""
     first = mistakes[0]
+    if first["type"].startswith("union_tag_"):
+        name = _method_type(first["input"])
+        return f"{place}.type = {name!r} is not a method. {did_you_mean(str(name), METHODS)}"
     if first["type"] == "missing":
         return f"{place} is missing: give it a value."
     if first["type"] == "value_error":
@@ -91,7 +101,7 @@ def _sentence(place: str, mistakes: list[Any]) -> str:
 
 def _is_branch(part: object) -> bool:
     """Pydantic names the branch of a union in the location; a user's file has no such key."""
-    return part in ("float", "int", "str", "bool") or (
+    return part in ("float", "int", "str", "bool", *METHODS) or (
         isinstance(part, str) and not part.isidentifier()
     )
 
@@ -245,19 +255,34 @@ class EvaluationConfig(Part):
     max_tokens: Annotated[int, Field(ge=2)] = 32768
 
 
-def _read_method(value: Any) -> Method:
-    """`type` picks the class, the rest are its settings."""
+def _method_type(value: Any) -> Any:
+    """What tells the methods apart: `type` in a recipe, the class of a value."""
     if isinstance(value, tuple(METHODS.values())):
+        return name_of(value)
+    return value.get("type") if isinstance(value, dict) else None
+
+
+def _without_type(value: Any) -> Any:
+    """A method's own settings; what is a list in a file is a tuple in a frozen value."""
+    if not isinstance(value, dict):
         return value
-    settings = dict(value) if isinstance(value, dict) else {}
-    kind = settings.pop("type", None)
-    if not isinstance(kind, str) or kind not in METHODS:
-        raise ValueError(f"type = {kind!r} is not a method. {did_you_mean(str(kind), METHODS)}")
-    return read_dataclass(METHODS[kind], settings)
+    settings = {name: setting for name, setting in value.items() if name != "type"}
+    return {n: tuple(s) if isinstance(s, list) else s for n, s in settings.items()}
 
 
-def _write_method(method: Method) -> dict[str, Any]:
+def _method_settings(method: Method) -> dict[str, Any]:
     return {"type": name_of(method), **settings_of(method)}
+
+
+if TYPE_CHECKING:
+    AnyMethod = Method
+else:
+    _KINDS = (
+        Annotated[kind, BeforeValidator(_without_type), Tag(name)] for name, kind in METHODS.items()
+    )
+    AnyMethod = Annotated[
+        reduce(or_, _KINDS), Discriminator(_method_type), PlainSerializer(_method_settings)
+    ]
 
 
 def settings_of(value: Dataclass) -> dict[str, Any]:
@@ -278,7 +303,7 @@ class RunConfig(Part):
     """`local` is TRL in this process, or in those of a launcher; `verl` is a Ray cluster."""
     model: ModelConfig
     data: DataConfig
-    method: Annotated[Method, PlainValidator(_read_method), PlainSerializer(_write_method)]
+    method: AnyMethod
     schedule: ScheduleConfig
     prompt: PromptSettings = PromptSettings()
     sampling: SamplingConfig = SamplingConfig()

@@ -1,121 +1,68 @@
 """A configuration in words: what a run would do, before anyone pays for it."""
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
-from crt.algorithm.objectives import (
-    AccuracyOnly,
-    LengthOnly,
-    PrimalDual,
-    Refine,
-    Shorten,
-    setting_fields,
-)
-from crt.algorithm.registry import Method
+from crt.algorithm.objectives import Dataclass, setting_fields
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 
 
-def what_would_run(config: RunConfig) -> list[str]:
+def what_would_run(config: RunConfig) -> Iterator[str]:
     """One sentence for each thing a run would do, in order."""
-    sampling, schedule = config.sampling, config.schedule
+    sampling, schedule, prompt = config.sampling, config.schedule, config.prompt
     rollouts = schedule.problems_per_step * sampling.group_size
-    return [
+    yield (
         f"Train {config.model.name} on {' + '.join(config.data.train)} with the {config.engine} "
-        f"engine, seed {config.seed}.",
+        f"engine, seed {config.seed}."
+    )
+    yield (
         f"Each of {schedule.steps:,} steps samples {schedule.problems_per_step} problems × "
         f"{sampling.group_size} rollouts = {rollouts:,} responses of at most "
-        f"{sampling.max_tokens:,} tokens.{_budget(schedule.tokens)}",
-        _reference(config),
-        *_prescribed(config),
-        *_stages(config.method, schedule.steps, schedule.tokens),
-        f"A checkpoint every {_counted(schedule.save_every)}. {_evaluation(config)}",
-    ]
-
-
-def _counted(steps: int) -> str:
-    return "step" if steps == 1 else f"{steps} steps"
-
-
-def _budget(tokens: int | None) -> str:
-    if tokens is None:
-        return ""
-    return f" The run ends sooner when the policy has generated {tokens:,} tokens in training."
-
-
-def _reference(config: RunConfig) -> str:
-    rollouts = config.reference.rollouts
-    if config.reference.mode == "fresh":
-        return f"The frozen reference answers every problem {rollouts} times anew in every step."
-    return f"The frozen reference answers each problem {rollouts} times, once; the result is kept."
-
-
-def _prescribed(config: RunConfig) -> Iterator[str]:
-    """What a method asks for besides its reward."""
-    if config.sampling.source == "reference":
+        f"{sampling.max_tokens:,} tokens."
+    )
+    if schedule.tokens is not None:
+        tokens = f"{schedule.tokens:,} tokens"
+        yield f"The run ends sooner when the policy has generated {tokens} in training."
+    each = f"answers each problem {config.reference.rollouts} times"
+    fresh = config.reference.mode == "fresh"
+    yield f"The frozen reference {each}, {'anew in every step' if fresh else 'once'}."
+    if sampling.source == "reference":
         yield "Offline: the model a stage starts from writes the responses, frozen as it was."
-    if config.prompt.budget != "none":
+    if prompt.budget != "none":
         yield (
-            f"The prompt states a token budget ({config.prompt.budget}), chosen by the method; "
-            f"checkpoints are measured with {config.prompt.budget_tokens}. The reference is told "
-            "none."
+            f"The prompt states a token budget ({prompt.budget}), chosen by the method; "
+            f"checkpoints are measured with {prompt.budget_tokens}. The reference is told none."
         )
     if config.optim.estimator != "group_std":
         yield f"Advantages by the estimator {config.optim.estimator}."
+    yield from _stages(config)
+    every = "step" if schedule.save_every == 1 else f"{schedule.save_every} steps"
+    yield f"A checkpoint every {every}. {_evaluation(config)}"
 
 
-def _stages(method: Method, steps: int, tokens: int | None) -> list[str]:
-    if isinstance(method, TwoStage):
-        end = method.saturation
-        return [
-            f"Stage I, at most {int(end.latest * steps)} steps"
-            f"{f' or {end.latest:.0%} of the tokens' if tokens else ''}: "
-            f"{_objective(method.shorten)} "
-            f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
-            f"steps, not before step {end.at_least}.",
-            f"Stage II, the rest, from the shortest {method.start} checkpoint: "
-            f"{_objective(method.refine)}",
-        ]
-    return [_objective(method)]
+def _stages(config: RunConfig) -> Iterator[str]:
+    method, schedule = config.method, config.schedule
+    if not isinstance(method, TwoStage):
+        yield _describe(method)
+        return
+    end = method.saturation
+    tokens = f" or {end.latest:.0%} of the tokens" if schedule.tokens else ""
+    yield (
+        f"{_describe(method.shorten)} At most {int(end.latest * schedule.steps)} steps{tokens}: "
+        f"it ends when length improved less than {end.improvement:.0%} over {end.window} steps, "
+        f"not before step {end.at_least}."
+    )
+    yield f"{_describe(method.refine)} From the shortest {method.start} checkpoint of Stage I."
 
 
-def _objective(method: Method | Refine) -> str:
-    match method:
-        case Shorten():
-            slack = "one standard error" if method.slack == "auto" else f"{method.slack:g}"
-            return (
-                f"shorten while accuracy is at least the reference's − {method.tolerance:g} "
-                f"− slack ({slack}), otherwise restore accuracy (guard per {method.guard})."
-            )
-        case Refine():
-            allowed = method.length_tolerance + method.length_slack
-            return (
-                f"raise accuracy while normalised length is at most Stage I's + {allowed:g}, "
-                "otherwise shorten."
-            )
-        case PrimalDual():
-            return (
-                "Primal-dual: length and λ × accuracy in every step, λ from "
-                f"{method.multiplier:g}, moved by {method.multiplier_rate:g} × the violation."
-            )
-        case AccuracyOnly():
-            return "Accuracy only (plain GRPO): a control without length pressure."
-        case LengthOnly():
-            return "Length only: a control without a guard; expect it to collapse."
-        case TwoStage():
-            raise AssertionError("a stage is not made of stages")
-        case _:
-            return _baseline(method)
-
-
-def _baseline(method: Method) -> str:
+def _describe(method: Dataclass) -> str:
     """The first sentence of its docstring, which holds the formula, and its settings."""
     summary = (type(method).__doc__ or type(method).__name__).splitlines()[0]
     settings = {name: getattr(method, name) for name in setting_fields(method)}
     given = ", ".join(f"{name} = {_plain(value)}" for name, value in settings.items())
-    return f"{summary} Settings: {given}."
+    return f"{summary} Settings: {given}." if given else summary
 
 
 def _plain(value: Any) -> str:
@@ -150,29 +97,3 @@ def _table(values: dict[str, Any], path: str) -> Iterator[str]:
         if isinstance(value, dict):
             yield f"[{path}{key}]"
             yield from _table(value, f"{path}{key}.")
-
-
-def digits(value: float) -> str:
-    """Three significant digits: 1,450, 64.6, 0.0123."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100:
-        return f"{float(f'{value:.3g}'):,.0f}"
-    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
-
-
-def amount(count: float) -> str:
-    """A number of tokens or parameters: 646 million."""
-    for size, name in ((1e9, " billion"), (1e6, " million")):
-        if count >= size:
-            return digits(count / size) + name
-    return digits(count)
-
-
-def duration(hours: float) -> str:
-    """In hours, minutes or seconds, whichever is the largest that gives at least 1."""
-    if hours >= 1:
-        return f"{digits(hours)} h"
-    if hours * 60 >= 1:
-        return f"{digits(hours * 60)} min"
-    return f"{digits(hours * 3600)} s"

@@ -1,7 +1,10 @@
 """What goes wrong for a user: one clear sentence each, never a traceback."""
 
 import difflib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 
 class CrtError(Exception):
@@ -36,3 +39,27 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     if near:
         return f"Did you mean `{near[0]}`?"
     return f"There are: {', '.join(names)}." if len(names) <= 30 else "Nothing is called like it."
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra of this package, by how the package was installed."""
+    from importlib import metadata
+
+    try:
+        origin = json.loads(metadata.distribution("crt-train").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):  # it runs from a clone
+        origin = {"url": Path(__file__).parents[2].as_uri(), "dir_info": {}}
+    return command_for(origin, extra)
+
+
+def command_for(origin: Mapping[str, Any], extra: str) -> str:
+    """`origin` is what pip wrote into direct_url.json (PEP 610); nothing, if from an index."""
+    from urllib.parse import unquote, urlsplit
+
+    url = origin.get("url", "")
+    if "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{unquote(urlsplit(url).path)}[{extra}]'"
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}"
+    return f"pip install 'crt-train[{extra}]{f' @ {url}' if url else ''}'"

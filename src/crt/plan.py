@@ -8,11 +8,12 @@ assumed.
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
@@ -31,6 +32,7 @@ class Device:
     teraflops: float  # dense bfloat16
     terabytes_per_second: float  # memory bandwidth
     source: str = "published peaks of the device"
+    name: str = ""
 
 
 COMPUTER = "assumed: typical peaks of such a computer, which small models do not reach"
@@ -51,7 +53,7 @@ def device_of(name: str) -> Device:
     """The device of this name."""
     if name not in DEVICES:
         raise ConfigError(f"no device {name!r}. {did_you_mean(name, DEVICES)}")
-    return DEVICES[name]
+    return replace(DEVICES[name], name=name)
 
 
 def default_count(config: RunConfig, device: Device) -> int:
@@ -73,34 +75,35 @@ class Shape:
     linear_features: float = 0.0  # in + out of all linear layers: an adapter's size
 
 
-def decoder_shape(
-    layers: int,
-    hidden: int,
-    heads: int,
-    key_value_heads: int,
-    intermediate: int,
-    vocabulary: int,
-    head_dim: int | None = None,
-    tied: bool = False,
-) -> Shape:
-    """Parameters counted as in Llama and Qwen2; `tied` embeddings are also the output layer."""
-    head_dim = head_dim or hidden // heads
-    queries, keys = heads * head_dim, key_value_heads * head_dim
-    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * intermediate
-    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + intermediate)
-    parameters = layers * block + (1 if tied else 2) * hidden * vocabulary
+def decoder_shape(model: Mapping[str, Any]) -> Shape:
+    """Parameters counted as in Llama and Qwen2, from a Hugging Face configuration."""
+    layers, hidden, vocabulary = (
+        model[key] for key in ("num_hidden_layers", "hidden_size", "vocab_size")
+    )
+    heads, inner = model["num_attention_heads"], model["intermediate_size"]
+    head_dim = model.get("head_dim") or hidden // heads
+    queries, keys = heads * head_dim, (model.get("num_key_value_heads") or heads) * head_dim
+    block = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * inner
+    features = 2 * (hidden + queries) + 2 * (hidden + keys) + 3 * (hidden + inner)
+    embeddings = 1 if model.get("tie_word_embeddings") else 2  # tied ones are the output layer too
+    parameters = layers * block + embeddings * hidden * vocabulary
     kv_cache = 2 * 2 * layers * keys  # keys and values, two bytes each
     return Shape(parameters, layers, hidden, kv_cache, vocabulary, layers * features)
 
 
-PUBLISHED = {  # of the paper's models and their family, so that a plan needs no download
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": decoder_shape(28, 1536, 12, 2, 8960, 151936),
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": decoder_shape(28, 3584, 28, 4, 18944, 152064),
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": decoder_shape(64, 5120, 40, 8, 27648, 152064),
-    "Qwen/Qwen3-4B": decoder_shape(36, 2560, 32, 8, 9728, 151936, head_dim=128, tied=True),
+KEYS: tuple[str, ...] = (
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+    "intermediate_size", "vocab_size", "head_dim", "tie_word_embeddings",
+)  # fmt: skip
+DISTILLED = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"
+PUBLISHED = {  # by KEYS, of the paper's models and their family: a plan needs no download
+    f"{DISTILLED}1.5B": (28, 1536, 12, 2, 8960, 151936),
+    f"{DISTILLED}7B": (28, 3584, 28, 4, 18944, 152064),
+    f"{DISTILLED}32B": (64, 5120, 40, 8, 27648, 152064),
+    "Qwen/Qwen3-4B": (36, 2560, 32, 8, 9728, 151936, 128, True),
 }
 PAPER_TOKENS = {  # mean response on GSM8K and MATH500, which stand for the training data
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 3428.0,  # (1869 + 4987) / 2
+    f"{DISTILLED}1.5B": 3428.0,  # (1869 + 4987) / 2
     "Qwen/Qwen3-4B": 711.5,  # (310 + 1113) / 2
 }
 
@@ -108,31 +111,21 @@ PAPER_TOKENS = {  # mean response on GSM8K and MATH500, which stand for the trai
 def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     """From the model's own configuration if it is here, otherwise from its size; and the source."""
     if name in PUBLISHED:
-        return PUBLISHED[name], f"the shape of {name}: published"
+        published = dict(zip(KEYS, PUBLISHED[name], strict=False))
+        return decoder_shape(published), f"the shape of {name}: published"
     if name == "pocket":
         from crt.pocket import path
 
         name = str(path())
     file = Path(name) / "config.json"
     if file.is_file():
-        return shape_from(file), f"the model's shape: {file}"
+        return decoder_shape(json.loads(file.read_text())), f"the model's shape: {file}"
     in_name = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
     size = billions or (float(in_name.group(1)) if in_name else None)
     if size is None:
         raise ConfigError(f"{name} is not here and its name does not tell its size: --billions.")
     source = "given" if billions else "by the name"
     return typical_shape(size * 1e9), f"{size:g} B parameters ({source}), in the usual shape"
-
-
-def shape_from(file: Path) -> Shape:
-    """The shape of a Hugging Face configuration."""
-    model = json.loads(file.read_text())
-    return decoder_shape(
-        model["num_hidden_layers"], model["hidden_size"], model["num_attention_heads"],
-        model.get("num_key_value_heads") or model["num_attention_heads"],
-        model["intermediate_size"], model["vocab_size"],
-        model.get("head_dim"), bool(model.get("tie_word_embeddings")),
-    )  # fmt: skip
 
 
 def typical_shape(parameters: float) -> Shape:
@@ -159,7 +152,7 @@ SIZES = {  # problems of the named sets, by split
 UNKNOWN_SIZE = 1000  # of a set on the hub that nobody has counted
 
 
-def count_problems(names: Iterable[str], split: str, folder: str | None) -> tuple[int, list[str]]:
+def count_problems(names: Sequence[str], split: str, folder: str | None) -> tuple[int, list[str]]:
     """Problems of all sets together, and where each set's number is from."""
     counts = {name: _count(name, split, folder) for name in names}
     lines = [f"{name} {count:,} ({source})" for name, (count, source) in counts.items()]
@@ -177,25 +170,12 @@ def _count(name: str, split: str, folder: str | None) -> tuple[int, str]:
     if path is not None:
         return sum(1 for _ in sources.read_file(path)), "counted"
     published = SIZES.get(wanted.name, {}).get(wanted.split)
-    if published is not None:
-        return published, "published"
-    return UNKNOWN_SIZE, "assumed; --problems says better"
+    return (
+        (published, "published") if published else (UNKNOWN_SIZE, "assumed; --problems says better")
+    )
 
 
-def training_problems(config: RunConfig, count: int | None = None) -> tuple[int, str]:
-    """How many problems are trained on, and where the number is from."""
-    total, lines = count_problems(config.data.train, "train", config.data.folder)
-    if count is not None:
-        total, lines = count, ["given"]
-    validation = 0 if config.validation.data else min(config.validation.problems, total - 1)
-    less = f", less {validation:,} for validation" if validation else ""
-    return total - validation, f"{total:,} problems{less}: {', '.join(lines)}"
-
-
-# ---- One run
-
-MICRO_BATCH = 2  # rollouts in one pass on a GPU: a long response's logits alone take gigabytes
-BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "auto": 2.0}  # per parameter
+# ---- A recipe on given devices
 
 
 @dataclass(frozen=True)
@@ -223,6 +203,63 @@ class Plan:
     assume: Assumptions
     evaluated: int = 0  # problems of the evaluation; 0 leaves it out
     basis: tuple[str, ...] = ()  # where all this is from
+
+    @property
+    def responses(self) -> float:
+        """Rollouts of a step."""
+        return self.config.schedule.problems_per_step * self.config.sampling.group_size
+
+    @property
+    def steps(self) -> float:
+        """All of them, or those that the run's tokens are enough for."""
+        schedule, assume = self.config.schedule, self.assume
+        if schedule.tokens is None:
+            return schedule.steps
+        per_step = self.responses * assume.mean_tokens * assume.shortening
+        return min(schedule.steps, schedule.tokens / per_step)
+
+
+def make_plan(
+    config: RunConfig,
+    device: Device,
+    devices: int,
+    *,
+    tokens: float | None = None,
+    problems: int | None = None,
+    billions: float | None = None,
+    evaluation: bool = False,
+) -> Plan:
+    """A recipe's plan with everything it rests on looked up, or as it is given.
+
+    `tokens` is the base's mean response, `problems` are for training, `billions` are parameters.
+    """
+    shape, shape_source = shape_of(config.model.name, billions)
+    published = PAPER_TOKENS.get(config.model.name, math.inf)
+    length_source = "given"
+    if tokens is None and published <= config.sampling.max_tokens:
+        tokens, length_source = published, "the paper's, GSM8K and MATH500"
+    elif tokens is None:
+        tokens = 0.4 * config.sampling.max_tokens
+        length_source = "assumed: 0.4 × max_tokens; --tokens says better"
+    assume = Assumptions(tokens)
+    total, lines = count_problems(config.data.train, "train", config.data.folder)
+    if problems is not None:
+        total, lines = problems, ["given"]
+    held_out = 0 if config.validation.data else min(config.validation.problems, total - 1)
+    less = f", less {held_out:,} for validation" if held_out else ""
+    basis = [
+        shape_source,
+        f"mean response of the base: {tokens:,.0f} tokens ({length_source})",
+        f"{total:,} problems{less}: {', '.join(lines)}",
+    ]
+    evaluated = 0
+    if evaluation:
+        evaluated, lines = count_problems(config.evaluation.data, "test", config.data.folder)
+        basis.append(f"{evaluated:,} evaluation problems: {', '.join(lines)}")
+    (_, *rest) = asdict(assume).items()
+    basis.append("assumed: " + ", ".join(f"{n.replace('_', ' ')} {value:g}" for n, value in rest))
+    basis.append(f"{device.source}; no time for start-up, grading, saving or waiting")
+    return Plan(config, shape, device, devices, total - held_out, assume, evaluated, tuple(basis))
 
 
 @dataclass(frozen=True)
@@ -275,57 +312,37 @@ class Estimate:
 
 def estimate(plan: Plan) -> Estimate:
     """Tokens from the schedule, time from the slower of arithmetic and memory traffic."""
-    config, short, steps = plan.config, plan.assume.shortening, steps_of(plan)
-    reference, validation = config.reference, config.validation
+    config, short, steps = plan.config, plan.assume.shortening, plan.steps
+    reference, validation, method = config.reference, config.validation, config.method
     cap, test_cap = config.sampling.max_tokens, config.evaluation.max_tokens
     reference_cap, validation_cap = reference.max_tokens or cap, validation.max_tokens or cap
+    two_stages = isinstance(method, TwoStage)
 
-    responses = config.schedule.problems_per_step * config.sampling.group_size
     visits, calls = steps * config.schedule.problems_per_step, steps
+    late = 0.0  # rollouts of Stage I's result that are kept, if Stage II begins as late as it may
     if reference.mode == "cached":  # each problem once, all in one call
+        late = visits * (1 - method.saturation.latest) * reference.rollouts if two_stages else 0.0
         visits, calls = min(visits, plan.problems), 1.0
     checkpoints = math.ceil(steps / config.schedule.save_every)
-    hand_overs = 2 if isinstance(config.method, TwoStage) else 1
-    finals = hand_overs * min(plan.assume.finalists, validation.finalists)
-    tested = plan.evaluated * config.evaluation.rollouts
+    finals = (2 if two_stages else 1) * min(plan.assume.finalists, validation.finalists)
+    measured, tested = validation.problems, plan.evaluated * config.evaluation.rollouts
 
     sample = partial(sampling_cost, plan)
     training_gb, sampling_gb = memory(plan)
     return Estimate(
-        policy=sample(responses, cap, short, steps),
-        training=training_cost(plan, steps * responses),
-        validation=sample(
-            validation.problems * validation.rollouts, validation_cap, short, checkpoints
-        )
-        + sample(validation.problems * validation.final_rollouts, validation_cap, short, finals),
+        policy=sample(plan.responses, cap, short, steps),
+        training=training_cost(plan, steps * plan.responses),
+        validation=sample(measured * validation.rollouts, validation_cap, short, checkpoints)
+        + sample(measured * validation.final_rollouts, validation_cap, short, finals),
         reference=sample(visits * reference.rollouts / calls, reference_cap, calls=calls)
-        + sample(validation.problems * reference.rollouts, validation_cap),
-        second_reference=sample(stage_two_rollouts(plan), reference_cap, short),
+        + sample(measured * reference.rollouts, validation_cap),
+        second_reference=sample(late, reference_cap, short),
         evaluation=sample(tested, test_cap, short, 2.0),
         base_evaluation=sample(tested, test_cap),
         training_gb=training_gb,
         sampling_gb=sampling_gb,
         fits=max(training_gb, sampling_gb) <= plan.device.memory_gb,
     )
-
-
-def steps_of(plan: Plan) -> float:
-    """All of them, or those that the run's tokens are enough for."""
-    schedule = plan.config.schedule
-    if schedule.tokens is None:
-        return schedule.steps
-    responses = schedule.problems_per_step * plan.config.sampling.group_size
-    per_step = responses * plan.assume.mean_tokens * plan.assume.shortening
-    return min(schedule.steps, schedule.tokens / per_step)
-
-
-def stage_two_rollouts(plan: Plan) -> float:
-    """Kept rollouts of Stage I's result, if Stage II begins as late as it may."""
-    method, reference = plan.config.method, plan.config.reference
-    if not isinstance(method, TwoStage) or reference.mode == "fresh":
-        return 0.0
-    steps = (1.0 - method.saturation.latest) * steps_of(plan)
-    return steps * plan.config.schedule.problems_per_step * reference.rollouts
 
 
 # ---- Time
@@ -380,6 +397,9 @@ def decode_speed(shape: Shape, device: Device, at_once: float, assume: Assumptio
 
 # ---- Memory
 
+MICRO_BATCH = 2  # rollouts in one pass on a GPU: a long response's logits alone take gigabytes
+BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "auto": 2.0}  # per parameter
+
 
 def memory(plan: Plan) -> tuple[float, float]:
     """Gigabytes on each device while training and while sampling, state shared among devices.
@@ -407,8 +427,7 @@ def memory(plan: Plan) -> tuple[float, float]:
 
     kv_cache = assume.cache_share * plan.device.memory_gb * 1e9
     if in_process:
-        responses = config.schedule.problems_per_step * config.sampling.group_size
-        at_once = concurrency(responses / devices, shape, plan.device, assume)
+        at_once = concurrency(plan.responses / devices, shape, plan.device, assume)
         per_response = assume.prompt_tokens + assume.mean_tokens
         kv_cache = at_once * shape.cache_bytes_per_token * per_response
     kept = 12.0 * trained + (frozen if local else 0.0)
@@ -416,50 +435,80 @@ def memory(plan: Plan) -> tuple[float, float]:
     return (training + activations + logits) / 1e9, sampling / 1e9
 
 
-# ---- Plans of one recipe, of many, and of one at other sizes
+# ---- What is printed: one recipe, many, and one at other sizes
+
+DOES_NOT_FIT = (
+    "It does not fit: lower optim.micro_batch or sampling.max_tokens, raise "
+    "cluster.tensor_parallel, add devices, or train an adapter (model.lora)."
+)
+SCALE_SIZES, SCALE_DEVICES = ("1.5B", "7B", "32B"), (8, 64, 512)
+SCALE_COLUMNS = (
+    "memory on each device: training", "memory on each device: sampling", "time: sampling",
+    "time: reference (the guard)", "time: validation", "time: training", "time in all",
+)  # fmt: skip
+TENSOR_PARALLEL = (1, 2, 4, 8)  # devices that may share one copy of the model in sampling
 
 
-def make_plan(
-    config: RunConfig,
-    device: Device,
-    devices: int,
-    *,
-    tokens: float | None = None,
-    problems: int | None = None,
-    billions: float | None = None,
-    evaluation: bool = False,
-) -> Plan:
-    """A recipe's plan with everything it rests on looked up, or as it is given.
+def figures(plan: Plan, price: float | None = None) -> dict[str, str]:
+    """What a recipe takes, by name; `price` is of one device per hour."""
+    costs = estimate(plan)
+    tested = costs.evaluation + costs.base_evaluation
+    device_hours, available = costs.total.hours * plan.devices, plan.device.memory_gb
+    sampled = f"{amount(costs.guard.tokens)} ({plan.config.reference.mode})"
+    evaluation = {"time: evaluation": f"{duration(tested.hours)}, {amount(tested.tokens)}"}
+    cost = {} if price is None else {"cost": digits(device_hours * price)}
+    return {
+        "tokens sampled by the policy": amount(costs.policy.tokens),
+        "tokens sampled by the reference": sampled,
+        "tokens sampled in validation": amount(costs.validation.tokens),
+        "memory on each device: training": f"{digits(costs.training_gb)} GB of {available:g}",
+        "memory on each device: sampling": f"{digits(costs.sampling_gb)} GB",
+        "time: sampling": duration(costs.policy.hours),
+        "time: reference (the guard)": f"{duration(costs.guard.hours)} ({costs.guard_share:.0%})",
+        "time: validation": duration(costs.validation.hours),
+        "time: training": duration(costs.training.hours),
+        **(evaluation if plan.evaluated else {}),
+        "time in all": duration(costs.total.hours),
+        "device hours in all": digits(device_hours),
+        **cost,
+    }
 
-    `tokens` is the base's mean response, `problems` are for training, `billions` are parameters.
-    """
-    shape, shape_source = shape_of(config.model.name, billions)
-    assume, length_source = assumptions_of(config, tokens)
-    trained_on, data_source = training_problems(config, problems)
-    evaluated, lines = 0, []
-    if evaluation:
-        names, folder = config.evaluation.data, config.data.folder
-        evaluated, lines = count_problems(names, "test", folder)
-    values = {name: value for name, value in vars(assume).items() if name != "mean_tokens"}
-    basis = (
-        shape_source,
-        f"mean response of the base: {assume.mean_tokens:,.0f} tokens ({length_source})",
-        data_source,
-        *([f"{evaluated:,} evaluation problems: {', '.join(lines)}"] if evaluated else []),
-        "assumed: " + ", ".join(f"{n.replace('_', ' ')} {value:g}" for n, value in values.items()),
-        f"{device.source}; no time for start-up, grading, saving or waiting",
+
+def describe_one(plan: Plan, price: float | None) -> Iterator[str]:
+    """One recipe in detail."""
+    config = plan.config
+    yield (
+        f"{config.name} on {plan.devices} × {plan.device.name}, {amount(plan.shape.parameters)} "
+        f"parameters, {plan.steps:.0f} steps of "
+        f"{config.schedule.problems_per_step} × {config.sampling.group_size} rollouts"
     )
-    return Plan(config, shape, device, devices, trained_on, assume, evaluated, basis)
+    yield from (f"  {name:34}{value}" for name, value in figures(plan, price).items())
+    if not estimate(plan).fits:
+        yield DOES_NOT_FIT
 
 
-def assumptions_of(config: RunConfig, tokens: float | None) -> tuple[Assumptions, str]:
-    """The base's mean length as given, as the paper prints it, or as assumed; and which it is."""
-    cap, published = config.sampling.max_tokens, PAPER_TOKENS.get(config.model.name)
-    if tokens is not None:
-        return Assumptions(tokens), "given"
-    if published is not None and published <= cap:
-        return Assumptions(published), "the paper's, GSM8K and MATH500"
-    return Assumptions(0.4 * cap), "assumed: 0.4 × max_tokens; --tokens says better"
+def describe_many(plans: Sequence[Plan], price: float | None) -> Iterator[str]:
+    """A row per recipe, what they share once, and the total, as Markdown."""
+    costs = [(plan.config.name, estimate(plan).alone, plan.devices) for plan in plans]
+    for most, *others in plans_by_base(plans):
+        runs = f"once for {1 + len(others)} runs" if others else "for one run"
+        base = f"base {most.config.model.name.rpartition('/')[2]}"
+        shared = estimate(most)
+        costs.append((f"{base}: reference rollouts, {runs}", shared.reference, most.devices))
+        if most.evaluated:
+            costs.append((f"{base}: evaluation", shared.base_evaluation, most.devices))
+    numbers = [(name, c.tokens, c.hours, c.hours * devices) for name, c, devices in costs]
+    everything = sum((cost for _, cost, _ in costs), Cost())
+    everywhere = sum(cost.hours * devices for _, cost, devices in costs)
+    numbers.append(("total", everything.tokens, everything.hours, everywhere))
+    rows = [("recipe", "tokens sampled", "hours", "device hours", "cost")]
+    for name, tokens, hours, device_hours in numbers:
+        cost = digits(device_hours * (price or 0))
+        rows.append((name, amount(tokens), digits(hours), digits(device_hours), cost))
+    yield from markdown([row if price is not None else row[:-1] for row in rows])
+    yield from (f"\n{p.config.name}: {DOES_NOT_FIT}" for p in plans if not estimate(p).fits)
+    counts = " or ".join(map(str, sorted({plan.devices for plan in plans})))
+    yield f"\nOne seed on {counts} × {plans[0].device.name}, one run after the other."
 
 
 def plans_by_base(plans: Sequence[Plan]) -> list[list[Plan]]:
@@ -485,27 +534,58 @@ def reference_key(config: RunConfig) -> str:
     return repr(parts)
 
 
-SCALE_FAMILY = "deepseek-ai/DeepSeek-R1-Distill-Qwen-"
-SCALE_SIZES, SCALE_DEVICES = ("1.5B", "7B", "32B"), (8, 64, 512)
-TENSOR_PARALLEL = (1, 2, 4, 8)  # devices that may share one copy of the model in sampling
-
-
-def scale_plans(plan: Plan) -> Iterator[tuple[str, Plan, Plan]]:
-    """The plan with larger models on more devices: size, with a kept and with a fresh reference.
-
-    As few devices share a model in sampling as its memory allows.
-    """
+def scale_plans(plan: Plan) -> Iterator[Plan]:
+    """The plan with larger models on more devices; they share a model as memory demands."""
     for size, devices in product(SCALE_SIZES, SCALE_DEVICES):
-        model = SCALE_FAMILY + size
-        shape, source = shape_of(model)
+        shape, source = shape_of(DISTILLED + size)
         larger = replace(plan, shape=shape, devices=devices, basis=(source, *plan.basis[1:]))
         for shared_by in TENSOR_PARALLEL:
-            changes = [f"model.name={model}", f"cluster.tensor_parallel={shared_by}"]
-            cached, fresh = (
-                replace(larger, config=with_overrides(plan.config, [*changes, mode]))
-                for mode in ("reference.mode=cached", "reference.mode=fresh")
-            )
-            fits = estimate(cached).sampling_gb <= plan.device.memory_gb
-            if fits or shared_by == TENSOR_PARALLEL[-1]:
-                yield size, cached, fresh
+            changes = [f"model.name={DISTILLED}{size}", f"cluster.tensor_parallel={shared_by}"]
+            larger = replace(larger, config=with_overrides(plan.config, changes))
+            if estimate(larger).sampling_gb <= plan.device.memory_gb:
                 break
+        yield larger
+
+
+def describe_scale(plans: Sequence[Plan], price: float | None) -> Iterator[str]:
+    """A row per model and number of devices, as Markdown."""
+    columns = SCALE_COLUMNS if price is None else (*SCALE_COLUMNS, "cost")
+    rows = [("model", "devices", "share a model", *columns)]
+    for plan in plans:
+        values = figures(plan, price)
+        if not estimate(plan).fits:
+            values["time in all"] += ", does not fit"
+        size = plan.config.model.name.removeprefix(DISTILLED)
+        counts = (str(plan.devices), str(plan.config.cluster.tensor_parallel))
+        rows.append((size, *counts, *(values[column] for column in columns)))
+    return markdown(rows)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table; the first row is the head."""
+    head, *body = rows
+    return (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
+
+
+def digits(value: float) -> str:
+    """Three significant digits: 1,450, 64.6, 0.0123."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
+
+
+def amount(count: float) -> str:
+    """A number of tokens or parameters: 646 million."""
+    for size, name in ((1e9, " billion"), (1e6, " million")):
+        if count >= size:
+            return digits(count / size) + name
+    return digits(count)
+
+
+def duration(hours: float) -> str:
+    """In hours, minutes or seconds, whichever is the largest that gives at least 1."""
+    units = ((hours, "h"), (hours * 60, "min"), (hours * 3600, "s"))
+    value, unit = next((unit for unit in units if unit[0] >= 1), units[-1])
+    return f"{digits(value)} {unit}"

@@ -50,6 +50,8 @@ def silence_libraries() -> None:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "CRT_VERBOSE" in os.environ:
+        return
     warnings.filterwarnings("ignore", category=FutureWarning)
     logging.getLogger("trl").setLevel(logging.ERROR)
     from transformers.utils import logging as transformers_logging

@@ -28,6 +28,7 @@ from crt.io import (
     written_whole,
 )
 from crt.recipes import config_of
+from crt.types import Rollout
 
 CONFIG = "config.json"
 STEPS = "steps.jsonl"
@@ -164,6 +165,19 @@ class Run:
     def rollouts_file(self, step: int) -> Path:
         """Where the responses of a step are."""
         return self.path / ROLLOUTS / f"step-{step:04d}.jsonl.zst"
+
+
+def rollout_record(rollout: Rollout, advantage: float) -> dict[str, Any]:
+    """A response of a training step, as `rollouts/` keeps it."""
+    return {
+        "problem_id": rollout.problem_id,
+        "text": rollout.text,
+        "verdict": rollout.verdict.value,
+        "extracted": rollout.extracted,
+        "tokens": rollout.length,
+        "stop": rollout.stop,
+        "advantage": float(advantage),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import json
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +17,7 @@ from crt.sampling.models import model_files
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
 from crt.training.verl.overrides import Model, compose_config, sampling, training
-from crt.types import Verdict
+from crt.types import Problem, Verdict
 
 pytest.importorskip("verl", reason="make test-cluster makes the environment for this")
 
@@ -81,8 +83,8 @@ def test_a_response_is_decoded_graded_and_comes_back_as_a_rollout(tmp_path):
     text = r"so \boxed{7}"
     tokens = files.tokenizer.encode(text, add_special_tokens=False)
     text = files.tokenizer.decode(tokens)
-    problem = {"problem_id": "p", "question": "?", "answer": "7", "options": [], "tolerance": None}
-    info = {**problem, "budget": 30, "opens_thinking": False}
+    problem = asdict(Problem("p", "?", "7"))
+    info = {"crt": json.dumps({"problem": problem, "budget": 30, "opens_thinking": False})}
     manager = Correctness(config, None, None)
     for ids, stop in [([*tokens, files.eos_token_ids[0]], "eos"), (tokens, "length")]:
         item = SimpleNamespace(

@@ -16,7 +16,7 @@ from crt.algorithm.objectives import Shorten
 from crt.algorithm.step import Step
 from crt.recipes import load_recipe
 from crt.training.stage import Stage
-from crt.training.verl.advantages import BatchAdvantages, decide_batch, reference_columns
+from crt.training.verl.advantages import BatchAdvantages, decide_batch
 from crt.training.verl.data import StageFolder
 from crt.training.verl.overrides import Model, compose_config, training
 from crt.types import Rollout, Verdict
@@ -112,8 +112,7 @@ def test_the_step_shows_the_weight_of_each_length_without_the_rows_that_verl_add
     from crt.training.verl.trainer import add_weight_by_length
 
     rollouts = [Rollout("a", "", length, "eos", Verdict.WRONG) for length in (40, 10, 30, 20)]
-    reference = {"a": reference_columns(REFERENCE, "a")}
-    found, _ = decide_batch(Shorten(), [*rollouts, None], reference, 4)
+    found, _ = decide_batch(Shorten(), [*rollouts, None], REFERENCE, 4)
     add_weight_by_length(found.step, [*rollouts, None], [0.4, 1.0, 0.6, 0.8, 7.0])
     assert found.step.signal is not None
     assert found.step.signal.row["weight_by_length"] == [1.0, 0.8, 0.6, 0.4]

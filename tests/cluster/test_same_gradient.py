@@ -27,7 +27,7 @@ from crt.sampling.models import load_tokenizer, model_files
 from crt.training.stage import Stage
 from crt.training.trl.config import settings
 from crt.training.trl.trainer import CRTTrainer
-from crt.training.verl.advantages import decide_batch, reference_columns
+from crt.training.verl.advantages import decide_batch
 from crt.training.verl.data import StageFolder
 from crt.training.verl.overrides import Model, compose_config, training
 from crt.types import Rollout, Verdict
@@ -155,9 +155,8 @@ def through_verl(loss: str, policy: Path, prompts: Any, said: Any) -> dict[str, 
     engine.initialize()
 
     data = batch_of(config, policy, prompts, said)
-    columns = {name: reference_columns(REFERENCE, name) for name in NAMES}
     advantages, _ = decide_batch(
-        Shorten(), rollouts_of(), columns, GROUP, config.optim.estimator, config.grading.truncated
+        Shorten(), rollouts_of(), REFERENCE, GROUP, config.optim.estimator, config.grading.truncated
     )
     fields, weights, _ = loss_fields(data, advantages, whole.algorithm.rollout_correction)
     assert weights == pytest.approx([1.0] * 12, abs=1e-4)

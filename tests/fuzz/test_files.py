@@ -19,13 +19,13 @@ from crt.evaluation.datasets import load_sets
 from crt.grading.extract import extract
 from crt.grading.grader import Grader, Item, Pair, extract_pair
 from crt.levels.family import model_of, read_family
-from crt.recipes import PACKAGED, config_of, load_recipe
+from crt.recipes import config_of, load_recipe, packaged_recipes
 from crt.types import Problem, Verdict
 from tests.support import levels as made
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
-PLAIN = tomllib.loads(PACKAGED["pocket"].read_text())
+PLAIN = tomllib.loads(packaged_recipes()["pocket"].read_text())
 ROWS = [{"id": f"p{i}", "question": f"{i} + 1 = ?", "answer": str(i + 1)} for i in range(3)]
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 SAID = [{"problem_id": f"p{i}", "response": f"\\boxed{{{i + 1}}}", "tokens": 5} for i in range(3)]

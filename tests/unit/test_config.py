@@ -30,7 +30,7 @@ def test_every_method_can_be_named(name):
     prompt = {"budget": name.replace("_", "-"), "budget_tokens": 500} if "l1" in name else {}
     config = config_of(table(method={"type": name}, prompt=prompt))
     assert type(config.method) is METHODS[name]
-    assert what_would_run(config)
+    assert list(what_would_run(config))
 
 
 def test_method_settings_arrive():
@@ -44,7 +44,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one():
     assert refused(sede=1) == "my.toml: sede is not a setting. Did you mean `seed`?"
     message = refused(method={"type": "crt", "shorten": {"tolerence": 0.1}})
     assert message == (
-        "my.toml: method: shorten.tolerence is not a setting. Did you mean `tolerance`?"
+        "my.toml: method.shorten.tolerence is not a setting. Did you mean `tolerance`?"
     )
     assert "There are: steps, tokens, problems_per_step" in refused(schedule={"steps": 9, "zzz": 1})
 

@@ -1,11 +1,12 @@
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
 from crt.algorithm.statistics import non_inferiority, problems_needed
 from crt.cli import main
 from crt.demo import certificate_sentence
-from crt.recipes import PACKAGED, load_recipe
+from crt.recipes import load_recipe
 
 
 def test_the_demo_shows_every_method(capsys):
@@ -34,7 +35,7 @@ def test_the_demo_says_how_many_problems_a_certificate_needs():
 
 
 def test_the_demo_evaluates_enough_problems_to_certify_every_checkpoint():
-    config = load_recipe(PACKAGED["pocket"])
+    config = load_recipe(Path("pocket"))
     problems = int(config.evaluation.data[0].partition(":")[2])
     checkpoints = config.schedule.steps // config.schedule.save_every + 1  # and Stage I's end
     needed = problems_needed(0.01, level=1 - 0.05 / checkpoints)

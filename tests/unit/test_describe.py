@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from crt.describe import amount, as_toml, digits, duration, what_would_run
+from crt.describe import as_toml, what_would_run
 from crt.recipes import load_recipe
 
 ROOT = Path(__file__).parents[2] / "recipes"
@@ -24,13 +24,3 @@ def test_what_a_method_asks_for_besides_its_reward_is_shown():
     assert "states a token budget (number)" in budget and "measured with 68" in budget
     offline = " ".join(what_would_run(load_recipe(methods / "o1_pruner_offline.toml")))
     assert "Offline" in offline and "estimator whitened" in offline
-
-
-def test_three_significant_digits():
-    assert [digits(n) for n in (0, 0.01234, 1.5, 64.64, 123.4, 1454.0)] == [
-        "0", "0.0123", "1.50", "64.6", "123", "1,450",
-    ]  # fmt: skip
-    assert [amount(n) for n in (629_000, 1.4e6, 1.45e9)] == [
-        "629,000", "1.40 million", "1.45 billion",
-    ]  # fmt: skip
-    assert [duration(h) for h in (2.5, 0.5, 0.001)] == ["2.50 h", "30.0 min", "3.60 s"]

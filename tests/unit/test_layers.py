@@ -1,26 +1,37 @@
 """Dependencies point one way, lazy imports included: the house as CONTRIBUTING draws it."""
 
 import ast
+import re
 from pathlib import Path
 
 import crt
+from crt.cli import VERBS, module_of
 
 ROOT = Path(crt.__file__).parent
-BASE = {"types", "errors", "io", "processes", "version"}
-SETTINGS = {"config", "recipes", "run", "describe", "plan"}
-LOWER = {  # room → what it may import besides itself, BASE and what those may import
-    "algorithm": set(),
-    "grading": set(),
-    "data": {"grading", "pocket"},
-    "pocket": set(),
-    "sampling": {"data", "grading", "pocket"},
-    "training": {"algorithm", "data", "grading", "sampling", *SETTINGS},
-    "evaluation": {"algorithm", "data", "grading", "sampling", *SETTINGS},
-    "reporting": {"algorithm", "data", "evaluation", *SETTINGS},
-    "levels": {"algorithm", "data", "grading", "sampling", "evaluation", *SETTINGS},
-    "experiments": {"algorithm", "evaluation", "reporting", *SETTINGS},
+REPOSITORY = Path(__file__).parents[2]
+BASE = {"types", "errors", "io", "processes", "version"}  # for everybody
+SETTINGS = {"config", "recipes", "run", "describe", "plan"}  # called `settings` in the docstrings
+ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+LINE = re.compile(r"^May import: (.+)\.$", re.M)  # in the docstring of a room
+
+
+def docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def allowed(room: str) -> set[str]:
+    """What a room says that it may import, besides itself and BASE."""
+    line = LINE.search(docstring(ROOT / room / "__init__.py"))
+    assert line, f"{room} does not say what it may import"
+    names = set(line[1].split(", ")) - {"nothing"}
+    return names - {"settings"} | (SETTINGS if "settings" in names else set())
+
+
+LOWER = {
+    **{room: allowed(room) for room in ROOMS if room != "commands"},
     **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
     "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},
+    "completion": set(),
 }
 ANYTHING = {"commands", "cli", "__init__", "__main__"}
 
@@ -99,9 +110,34 @@ def test_every_room_says_what_lives_there():
     silent = [
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("__init__.py")
-        if not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()
+        if not docstring(path).strip()
     ]
     assert silent == []
+
+
+def test_nothing_imports_the_commands():
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules().items()
+        if room(module) != "commands"
+        for name in imports(path)
+        if room(name) == "commands"
+    ]
+    assert wrong == []
+
+
+def test_every_verb_is_a_module_and_every_module_a_verb():
+    files = {path.stem for path in (ROOT / "commands").glob("*.py")} - {"__init__"}
+    assert files == {module_of(verb).rpartition(".")[2] for verb in VERBS}
+
+
+def test_contributing_draws_the_house_as_it_is():
+    """Its table has a row for every room, with what the room may import."""
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)/` \| .+ \| (.+) \|$", page, re.M))
+    assert sorted(told) == ROOMS
+    for name in ROOMS:
+        assert [told[name]] == LINE.findall(docstring(ROOT / name / "__init__.py")), name
 
 
 def test_the_method_needs_numpy_alone():

@@ -11,16 +11,18 @@ from crt.plan import (
     Device,
     Plan,
     Shape,
+    amount,
     concurrency,
     count_problems,
     decode_speed,
     decoder_shape,
+    digits,
+    duration,
     estimate,
     make_plan,
     memory,
     plans_by_base,
-    stage_two_rollouts,
-    steps_of,
+    shape_of,
     training_cost,
     typical_shape,
 )
@@ -84,9 +86,8 @@ def test_tokens_are_rollouts_times_length():
 def test_stage_two_has_a_reference_of_its_own():
     two = config(method={"type": "crt"})
     # at the latest at 70 % of 100 steps: 30 steps × 10 problems × 4 rollouts
-    assert stage_two_rollouts(plan(two)) == pytest.approx(1200)
-    assert stage_two_rollouts(plan(config())) == 0
     found = estimate(plan(two, 1))
+    assert found.second_reference.tokens == pytest.approx(1200 * 1000)
     # measured again: two at the hand-over, two at the end
     assert found.validation.tokens == (10 * 50 * 2 + 4 * 50 * 8) * 1000
 
@@ -103,7 +104,7 @@ def test_a_token_budget_shortens_the_run():
     # a step is 10 × 10 responses of 1000 tokens: half of the 100 steps
     half = config(schedule={"steps": 100, "problems_per_step": 10, "tokens": 5_000_000})
     assert estimate(plan(half, 1)).policy.tokens == 5e6
-    assert steps_of(plan(half)) == 50
+    assert plan(half).steps == 50
 
 
 def test_training_takes_six_operations_a_parameter_and_token():
@@ -197,7 +198,9 @@ def test_an_adapters_memory_by_hand():
 
 def test_an_adapters_size():
     # one layer: q 4 + 4, k and v 4 + 2 each, o 4 + 4, three of 4 and 8: 8 + 12 + 8 + 36 = 64
-    shape = decoder_shape(1, 4, 2, 1, intermediate=8, vocabulary=10)
+    keys = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads")
+    model = dict(zip(keys, (1, 4, 2, 1), strict=True))
+    shape = decoder_shape(model | {"intermediate_size": 8, "vocab_size": 10})
     assert shape.linear_features == 64
 
 
@@ -234,7 +237,7 @@ def test_methods_on_one_base_share_its_rollouts():
 
 
 def test_published_shapes_have_the_published_sizes():
-    sizes = {name: shape.parameters / 1e9 for name, shape in PUBLISHED.items()}
+    sizes = {name: shape_of(name)[0].parameters / 1e9 for name in PUBLISHED}
     assert sizes["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"] == pytest.approx(1.78, abs=0.01)
     assert sizes["Qwen/Qwen3-4B"] == pytest.approx(4.02, abs=0.01)
 
@@ -316,3 +319,13 @@ def test_the_table_of_sizes_says_what_does_not_fit(capsys):
 def test_what_is_not_known_is_asked_for(words, sentence, capsys):
     assert main(["plan", str(RECIPES / "paper" / "qwen3-4b-crt.toml"), *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_three_significant_digits():
+    assert [digits(n) for n in (0, 0.01234, 1.5, 64.64, 123.4, 1454.0)] == [
+        "0", "0.0123", "1.50", "64.6", "123", "1,450",
+    ]  # fmt: skip
+    assert [amount(n) for n in (629_000, 1.4e6, 1.45e9)] == [
+        "629,000", "1.40 million", "1.45 billion",
+    ]  # fmt: skip
+    assert [duration(h) for h in (2.5, 0.5, 0.001)] == ["2.50 h", "30.0 min", "3.60 s"]

@@ -5,6 +5,7 @@ import pytest
 
 from crt.algorithm.objectives import Shorten
 from crt.algorithm.registry import METHODS, TwoStage
+from crt.cli import main
 from crt.describe import what_would_run
 from crt.errors import ConfigError
 from crt.recipes import load_recipe, with_overrides
@@ -54,7 +55,7 @@ save_every = 20
 def test_every_recipe_in_the_repository_loads(path):
     config = load_recipe(path)
     assert config.name == path.stem
-    assert what_would_run(config)
+    assert list(what_would_run(config))
 
 
 def test_every_row_of_the_papers_tables_has_a_recipe():
@@ -108,6 +109,26 @@ def test_overrides(tmp_path):
     for wrong in ("schedule.steps", "=3", "name.x=3"):
         with pytest.raises(ConfigError, match="--set"):
             load_recipe(path, [wrong])
+
+
+def test_a_copied_recipe_means_the_same_anywhere(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("methods/kimi", "paper/qwen3-4b-crt", "pocket"):
+        assert main(["recipe", "copy", name]) == 0
+        file = Path(name).name + ".toml"
+        assert (
+            load_recipe(Path(file)) == load_recipe(Path(name)) == load_recipe(ROOT / f"{name}.toml")
+        )
+    assert main(["recipe", "copy", "pocket"]) == 2
+    assert "pocket.toml is there already" in capsys.readouterr().err
+    assert main(["recipe", "copy", "methods/kimmi", "--out", "x.toml"]) == 2
+    assert "Did you mean `methods/kimi`?" in capsys.readouterr().err
+    assert main(["recipe", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        path.relative_to(ROOT).with_suffix("").as_posix() for path in RECIPES
+    ]
+    assert "Kimi k1.5's length reward" in listed
 
 
 def test_a_recipe_inside_the_package_goes_by_its_name(tmp_path):

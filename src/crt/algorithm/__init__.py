@@ -1,1 +1,4 @@
-"""The method as pure functions of arrays, numpy only; other folders may import every module."""
+"""The method as pure functions of arrays, numpy only.
+
+May import: nothing.
+"""

@@ -1,4 +1,7 @@
-"""One verb per module: its arguments, and what it prints. The work is done elsewhere."""
+"""One verb per module: its arguments, and what it prints. The work is done elsewhere.
+
+May import: everything; nothing imports it but the command line.
+"""
 
 import argparse
 

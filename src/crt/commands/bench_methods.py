@@ -11,19 +11,15 @@ if TYPE_CHECKING:
     from crt.experiments.plan import Comparison
 
 FORMS = ("terminal", "markdown", "md", "latex", "csv", "json")
-USE = """\
-  crt bench-methods RECIPE... --seeds 1 2 3 --out DIR      train, evaluate and compare;
-                                                           each model has a comparison of its own
-  crt bench-methods tune RECIPE... --grid KEY=V1,V2 …      choose settings by one rule
-  crt bench-methods sensitivity RECIPE --grid KEY=V1,V2 …  turn one setting at a time
-  crt bench-methods DIR --table md                         tables of what is there
-  crt bench-methods DIR --export docs/results              data, tables and figure for a page
-Run again with the same words, it goes on where it was cut off."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Recipes and seeds, or a comparison that is there."""
-    parser.epilog, parser.formatter_class = USE, argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "Each model has a comparison of its own. Run again with the same words, the command goes\n"
+        "on where it was cut off; `tune` chooses settings by one rule; `sensitivity` changes one\n"
+        "setting at a time; the folder of a comparison shows what is there."
+    )
     add = parser.add_argument
     add("words", nargs="+", metavar="RECIPE", help="recipes, NAME=RECIPE, or a comparison's folder")
     add("--seeds", type=int, nargs="+", metavar="N", help="of training (1 2 3)")
@@ -52,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when everything is measured, 1 when some run failed, 143 when it was asked to end."""
     from crt.experiments.plan import find_comparisons, open_comparison
-    from crt.experiments.progress import describe_plan
-    from crt.experiments.results import export_all, show
+    from crt.experiments.results import export, show
+    from crt.experiments.schedule import describe_plan
 
     existing = find_comparisons(Path(args.words[0])) if len(args.words) == 1 else []
     if existing and args.export:
-        print(*export_all(list(map(open_comparison, existing)), args.export), sep="\n")
+        print(*export(list(map(open_comparison, existing)), args.export), sep="\n")
         return 0
     if existing:
         show(list(map(open_comparison, existing)), args.table, args.intervals)

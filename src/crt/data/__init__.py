@@ -1,1 +1,4 @@
-"""Data sets in, problems and prompts out: other folders import any module; none loads torch."""
+"""Data sets in, problems and prompts out; nothing here loads torch.
+
+May import: grading, pocket.
+"""

@@ -12,7 +12,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from crt.errors import DataError
+from crt.errors import DataError, install_command
 
 LONGEST_LINE = 16 * 2**20  # bytes: the longest row of the known sets has 13 thousand
 LARGEST_JSON = 512 * 2**20  # bytes: a JSON array is read whole
@@ -178,7 +178,7 @@ def _require(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise DataError(f"this data needs {package}: pip install 'crt-train[data]'") from None
+        raise DataError(f"this data needs {package}: {install_command('data')}") from None
 
 
 def _refuse_utf16(name: str, start: bytes) -> None:

@@ -3,6 +3,8 @@
     from crt.evaluation import compare, evaluate, figures_frame, load, score
 
 The names load when they are first used.
+
+May import: algorithm, data, grading, sampling, settings.
 """
 
 import importlib

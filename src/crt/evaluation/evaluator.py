@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sentences
 from crt.data.datasets import Loaded
 from crt.data.prompts import PromptSettings
-from crt.errors import ConfigError
+from crt.errors import ConfigError, install_command
 from crt.evaluation.backends import EndpointSettings, endpoint_backend, local_backend
 from crt.evaluation.counts import TruncatedIs
 from crt.evaluation.datasets import folder_label, load_sets, short_name
@@ -101,8 +101,8 @@ def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
         backend, notes = local_backend(plan.model, sets, plan.prompt, plan.settings, **options)
     except ImportError as error:
         raise ConfigError(
-            f"sampling from a model here needs {error.name}: install crt-train[train], or give an "
-            "endpoint's address."
+            f"sampling from a model here needs {error.name}: {install_command('train')}, or give "
+            "an endpoint's address."
         ) from None
     for sentence in notes:
         note(sentence)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crt.algorithm.metrics import zip_ratio
-from crt.errors import ConfigError
+from crt.errors import ConfigError, install_command
 from crt.evaluation.counts import NUMBERS
 from crt.evaluation.metrics import all_metrics
 from crt.evaluation.render import as_rows
@@ -64,5 +64,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise ConfigError("data frames need pandas: install it, or crt-train[data]") from None
+        raise ConfigError(f"data frames need pandas: {install_command('data')}") from None
     return pandas

@@ -4,22 +4,24 @@ A method's metric is its mean over seeds, with an interval over seeds and proble
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
+from crt.algorithm.two_stage import candidates_of, shortest_feasible
 from crt.evaluation.bootstrap import Ratio, resample, same
 from crt.evaluation.counts import DatasetCounts
 from crt.evaluation.metrics import MEASURES, accuracy, lengths
 from crt.evaluation.paired import Pair, pair
-from crt.evaluation.store import Evaluation, load
+from crt.evaluation.store import FIGURES, Evaluation, load
 from crt.experiments.plan import TIMES, Comparison, Job
-from crt.experiments.progress import Outcome, is_evaluated, read_outcomes
 from crt.io import read_rows
+from crt.run import CONFIG, Run
 
 SEED = 0  # of the bootstrap over seeds
 PLAIN = ("acc", "len", "r_zip")
@@ -29,6 +31,85 @@ TRANSITIONS: dict[str, Callable[[Array], BoolArray]] = {
     "ap": lambda change: np.abs(change) <= 1e-9,
     "ai": lambda change: change > 1e-9,
 }
+
+
+# ---- How runs ended
+
+Status = Literal["absent", "unfinished", "finished", "stopped"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run as its files say."""
+
+    status: Status
+    share: float  # of its tokens or steps
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    stopped: str = ""  # the alarm's sentence
+    checkpoints: dict[str, int] = field(default_factory=dict[str, int])  # to evaluate: kind → step
+    feasible: bool = False  # whether the recommended checkpoint kept the guard
+
+    @property
+    def over(self) -> bool:
+        """Whether the run came to an end, good or bad."""
+        return self.status in ("finished", "stopped")
+
+
+def read_outcome(path: Path) -> Outcome:
+    """Read from the run's directory; a run that is not there is at its beginning."""
+    if not (path / CONFIG).is_file():
+        return Outcome("absent", 0.0)
+    run = Run.open(path)
+    rows, progress, schedule = run.steps, run.progress, run.config.schedule
+    tokens = sum(row["generated"] for row in rows)
+    spent = tokens / schedule.tokens if schedule.tokens else 0.0
+    stopped = str(progress.get("stopped") or "")
+    finished = bool(progress.get("finished"))
+    checkpoints, feasible = checkpoints_of(run, progress)
+    return Outcome(
+        "finished" if finished else "stopped" if stopped else "unfinished",
+        1.0 if finished else min(1.0, max(len(rows) / schedule.steps, spent)),
+        len(rows),
+        tokens,
+        sum(sum(row["seconds"].values()) for row in rows),
+        stopped,
+        checkpoints,
+        feasible,
+    )
+
+
+def read_outcomes(comparison: Comparison) -> dict[str, Outcome]:
+    """Run's name → what came of it."""
+    return {job.name: read_outcome(comparison.run(job)) for job in comparison.jobs}
+
+
+def checkpoints_of(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], bool]:
+    """The recommended one and the last, by step, and whether the first kept the guard.
+
+    A run that was stopped has named none: then it is the shortest feasible of those it has.
+    """
+    records = run.checkpoints
+    if not records:
+        return {}, False
+    if "recommended" in progress:
+        step, feasible = int(progress["recommended"]), bool(progress["feasible"])
+    else:
+        candidates = candidates_of(records)
+        if not candidates:
+            return {"last": max(records)}, False
+        best = shortest_feasible(candidates)
+        step, feasible = best.step, best.feasible
+    return {"recommended": step, "last": max(records)}, feasible
+
+
+def is_evaluated(folder: Path) -> bool:
+    """Whether the evaluation in a folder is complete."""
+    return (folder / FIGURES).is_file()
+
+
+# ---- What was measured
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 from crt.config import RunConfig
 from crt.errors import CrtError
 from crt.evaluation.evaluator import Plan, evaluate
+from crt.experiments.collect import is_evaluated, read_outcome
 from crt.experiments.plan import Comparison, Job, open_comparison
-from crt.experiments.progress import is_evaluated, read_outcome
 from crt.processes import silence_libraries
 from crt.run import Run
 

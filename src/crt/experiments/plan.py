@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from crt.algorithm.registry import name_of
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
 from crt.io import lock_folder, read_json, write_json
-from crt.recipes import load_recipe
+from crt.recipes import load_recipe, parse_value, read_table
 
 COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
 EVALUATIONS, LOGS, TIMES = "evaluations", "logs", "times.jsonl"
@@ -125,13 +124,11 @@ def name_recipes(
     recipes: dict[str, Recipe] = {}
     for word in words:
         name, equals, file = word.partition("=")
-        if not equals or Path(word).exists():
-            name, file = "", word
-        name = name or load_recipe(Path(file), sets).name
+        if not name or not equals or Path(word).exists():
+            name, file = load_recipe(Path(word), sets).name, word
         if name in recipes:
             raise ConfigError(f"two recipes are called {name!r}: give names, NAME={file}.")
-        own = overrides(chosen.pop(name, {}))
-        recipes[name] = Recipe(name, Path(file), (*own, *sets))
+        recipes[name] = Recipe(name, Path(file), (*overrides(chosen.pop(name, {})), *sets))
     if chosen:
         raise ConfigError(f"--tuned has settings for {', '.join(chosen)}, which is no recipe here.")
     return recipes
@@ -167,28 +164,16 @@ def parse_grid(words: Sequence[str]) -> Grid:
             raise ConfigError(f"--grid {word}: write it as section.key=value,value,….")
         if key in grid:
             raise ConfigError(f"--grid {key} is given twice: name all its values in one.")
-        try:
-            grid[key] = tomllib.loads(f"values = [{values}]")["values"]
-        except tomllib.TOMLDecodeError:
-            grid[key] = [_parse_value(text.strip()) for text in values.split(",")]
+        listed = parse_value(f"[{values}]")
+        if isinstance(listed, str):  # bare words are not a list of TOML
+            listed = [parse_value(text) for text in values.split(",")]
+        grid[key] = listed
     return grid
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def read_grids(path: Path) -> dict[str, Grid]:
     """Recipe's name → its grid, from a TOML file: `[name]` and `"section.key" = [v1, v2]`."""
-    try:
-        grids = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not a file of grids: {error}.") from None
+    grids = read_table(path)
     for name, grid in grids.items():
         if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
             raise ConfigError(
@@ -218,37 +203,35 @@ def toml(value: Any) -> str:
 def make_jobs(
     kind: Kind, recipes: Mapping[str, Recipe], grids: Mapping[str, Grid], seeds: Sequence[int]
 ) -> list[Job]:
-    """Recipes × seeds × variants, all on the same work; methods are compared within a model."""
+    """Recipes × seeds × variants, all on the same work; methods are compared within a model.
+
+    `tune` tries every combination of a grid, `sensitivity` the recipe and then each value alone.
+    """
     if kind == "sensitivity" and (len(recipes) != 1 or not any(grids.values())):
         raise ConfigError(
             "sensitivity takes one recipe and --grid section.key=value,… or --grids FILE."
         )
     jobs: list[Job] = []
-    for recipe in recipes.values():
-        for seed in seeds:
-            own, *others = [recipe.job(seed, values) for values in variants(kind, grids, recipe)]
-            jobs.append(own)
-            for job in others:
-                different = {key for key, _, _ in differences(own.config, job.config)} - {"name"}
-                if different or kind == "tune":  # the recipe's own value of a setting is run once
-                    jobs.append(job)
+    for recipe, seed in product(recipes.values(), seeds):
+        grid = grids.get(recipe.name, {})
+        if kind == "tune":
+            combinations = product(*grid.values())
+            jobs += [recipe.job(seed, dict(zip(grid, each, strict=True))) for each in combinations]
+            continue
+        own = recipe.job(seed)
+        each_alone = [{key: value} for key, values in grid.items() for value in values]
+        others = [recipe.job(seed, values) for values in each_alone]
+        # the recipe's own value of a setting is run once
+        jobs += [own, *(job for job in others if set(differences(own, job)) - {"name"})]
     varied = [keys for grid in grids.values() for keys in grid]
-    for group in by_model(jobs).values() if kind == "methods" else [jobs]:
+    for group in group_jobs(jobs, model_of).values() if kind == "methods" else [jobs]:
         check_same_work(group, varied)
     return jobs
 
 
-def variants(kind: Kind, grids: Mapping[str, Grid], recipe: Recipe) -> list[Values]:
-    """What runs of a recipe try: every combination, or the recipe and then each value alone."""
-    grid = grids.get(recipe.name, {})
-    if kind == "tune":
-        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return [{}, *({key: value} for key, values in grid.items() for value in values)]
-
-
-def by_model(jobs: Sequence[Job]) -> dict[str, list[Job]]:
-    """Model → its jobs: methods are compared within a model."""
-    return group_jobs(jobs, lambda job: job.config.model.name)
+def model_of(job: Job) -> str:
+    """Methods are compared within a model."""
+    return job.config.model.name
 
 
 def group_jobs(jobs: Sequence[Job], key: Callable[[Job], str]) -> dict[str, list[Job]]:
@@ -265,7 +248,7 @@ def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
     sections = SAME_WORK if first.config.schedule.tokens else (*SAME_WORK, *SAME_STEPS)
     may_differ = {*STATED_BUDGET, *(key for keys in varied for key in split_keys(keys))}
     for other in others:
-        for key, ours, theirs in differences(first.config, other.config):
+        for key, (ours, theirs) in differences(first, other).items():
             is_work = any(f"{key}.".startswith(f"{section}.") for section in sections)
             if is_work and key not in may_differ:
                 raise ConfigError(
@@ -280,12 +263,11 @@ def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
         )
 
 
-def differences(one: RunConfig, other: RunConfig) -> Iterator[tuple[str, Any, Any]]:
+def differences(one: Job, other: Job) -> dict[str, tuple[Any, Any]]:
     """Settings that are not the same, with both values."""
-    ours, theirs = flatten(one), flatten(other)
-    for key in dict.fromkeys([*ours, *theirs]):
-        if ours.get(key) != theirs.get(key):
-            yield key, ours.get(key), theirs.get(key)
+    ours, theirs = flatten(one.config), flatten(other.config)
+    both = {key: (ours.get(key), theirs.get(key)) for key in [*ours, *theirs]}
+    return {key: (own, new) for key, (own, new) in both.items() if own != new}
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:
@@ -313,7 +295,7 @@ def plan_comparisons(path: Path, kind: Kind, jobs: Sequence[Job]) -> list[Compar
     """What is to be carried out in `path`; methods of several models are several comparisons."""
     if kind != "methods":
         return [plan_comparison(path, kind, jobs)]
-    groups = by_model(jobs)
+    groups = group_jobs(jobs, model_of)
     paths = model_folders(path, list(groups))
     return [plan_comparison(paths[model], kind, group) for model, group in groups.items()]
 
@@ -336,7 +318,7 @@ def plan_comparison(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
     planned = {job.name: job for job in existing.jobs}
     for job in jobs:
         before = planned.setdefault(job.name, job)
-        for key, old, new in differences(before.config, job.config):
+        for key, (old, new) in differences(before, job).items():
             raise ConfigError(
                 f"{path} has {job.name} with {key} = {old!r}, now it is {new!r}: give another "
                 "--out, or the settings it was begun with."

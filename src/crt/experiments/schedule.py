@@ -1,6 +1,5 @@
 """Carries a comparison out: processes train and evaluate what is not done yet, some at a time."""
 
-import contextlib
 import os
 import resource
 import shutil
@@ -8,29 +7,100 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from crt.errors import DataError
+from crt.experiments.collect import Outcome, is_evaluated, read_outcome, read_outcomes
 from crt.experiments.plan import LOGS, PLAN, RUNS, TIMES, Comparison, write_plan
-from crt.experiments.progress import (
-    Outcome,
-    Task,
-    pending_tasks,
-    progress_line,
-    read_outcome,
-    read_outcomes,
-)
 from crt.experiments.results import write_results
-from crt.io import append_row
+from crt.io import append_row, read_rows
 from crt.processes import at_signal, ends_with_parent
 from crt.run import CONFIG
 
 say = partial(print, flush=True)  # at once, also into a pipe
 REPORT_EVERY = 60.0  # seconds between lines about progress
 POLL_EVERY = 0.2
+
+
+class Task(NamedTuple):
+    """Something to be done by a process of its own."""
+
+    name: str  # of the run, or base-seedN
+    kind: Literal["train", "evaluate"]
+
+
+def pending_tasks(comparison: Comparison, outcomes: Mapping[str, Outcome]) -> list[Task]:
+    """What is not done; evaluations first, then seed by seed, so that results come early."""
+    evaluations = {comparison.base(seed).name: [comparison.base(seed)] for seed in comparison.seeds}
+    training: list[Task] = []
+    for job in sorted(comparison.jobs, key=lambda job: comparison.seeds.index(job.seed)):
+        outcome = outcomes[job.name]
+        if outcome.over:
+            steps = outcome.checkpoints.values()
+            evaluations[job.name] = [comparison.evaluation(job, step) for step in steps]
+        else:
+            training.append(Task(job.name, "train"))
+    if comparison.kind == "tune":  # by validation alone
+        return training
+    missing = (name for name, folders in evaluations.items() if not all(map(is_evaluated, folders)))
+    return [*(Task(name, "evaluate") for name in missing), *training]
+
+
+# ---- How long it takes
+
+
+def progress_lines(
+    comparison: Comparison, at_once: int, running: Sequence[str] = ()
+) -> Iterator[str]:
+    """Runs done, what is under way, and the time left by what has been measured so far."""
+    outcomes = read_outcomes(comparison)
+    over = sum(outcome.over for outcome in outcomes.values())
+    yield f"{over} of {len(outcomes)} runs are over"
+    if running:
+        yield f"now: {', '.join(running)}"
+    times = {"train": 0.0, "evaluate": 0.0}
+    rows = [row for row in read_rows(comparison.path / TIMES) if row["code"] == 0]
+    for row in rows:
+        times[row["kind"]] += row["seconds"]
+    evaluated = sum(row["kind"] == "evaluate" for row in rows)
+    # A run is also trained in its steps alone, before its process has ended.
+    trained = max(times["train"], sum(outcome.seconds for outcome in outcomes.values()))
+    share = sum(outcome.share for outcome in outcomes.values())
+    if not share:
+        yield "time left is not known before a first run is under way"
+        return
+    left = trained / share * (len(outcomes) - share)
+    if comparison.kind != "tune":  # a run that is not over will be evaluated too
+        each = times["evaluate"] / max(1, evaluated)
+        left += each * len(pending_tasks(comparison, outcomes))
+    minutes = left / at_once / 60
+    yield f"{minutes / 60:.1f} h left" if minutes >= 90 else f"{minutes:.0f} min left"
+
+
+def describe_plan(comparison: Comparison, at_once: int) -> list[str]:
+    """The plan and what it costs, for a dry run."""
+    outcomes = read_outcomes(comparison)
+    lines = [
+        f"{comparison.jobs[0].config.model.name}: {len(comparison.methods)} methods × seeds "
+        f"{', '.join(map(str, comparison.seeds))}: {len(outcomes)} runs."
+    ]
+    for method, jobs in comparison.methods.items():
+        schedule = jobs[0].config.schedule
+        budget = f" or {schedule.tokens:,} tokens" if schedule.tokens else ""
+        lines.append(f"  {method} ({jobs[0].type}): at most {schedule.steps:,} steps{budget}")
+    budgets = [job.config.schedule.tokens for job in comparison.jobs]
+    if None not in budgets:
+        used = [outcomes[job.name].tokens for job in comparison.jobs]
+        left = sum(max(0, (b or 0) - u) for b, u in zip(budgets, used, strict=True))
+        lines.append(f"To be generated in training: {left:,} tokens at most.")
+    return [*lines, f"With {at_once} at once: {'; '.join(progress_lines(comparison, at_once))}."]
+
+
+# ---- The processes
 
 
 @dataclass(frozen=True)
@@ -41,12 +111,6 @@ class Child:
     device: str | None
     process: "subprocess.Popen[bytes]"
     started: float
-    share_before: float  # of the run's training
-
-    def ask_to_end(self) -> None:
-        """Training saves what it has; evaluation has saved all but its last unit."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
 
 
 class Schedule:
@@ -59,7 +123,6 @@ class Schedule:
         self.failed: dict[str, str] = {}  # name → reason
         self.begun: set[Task] = set()
         self.ending = False
-        self.cpu_seconds = _cpu_seconds()
 
     def carry_out(self) -> bool:
         """Whether everything was done; False when the process was asked to end."""
@@ -73,24 +136,24 @@ class Schedule:
                         self._start_tasks()
                     if time.monotonic() - reported > REPORT_EVERY and self.children:
                         reported = time.monotonic()
-                        say(progress_line(self.comparison, len(self.slots), self._running()))
+                        running = [f"{c.task.name} ({c.task.kind})" for c in self.children]
+                        lines = progress_lines(self.comparison, len(self.slots), running)
+                        say("; ".join(lines))
                     time.sleep(POLL_EVERY)
-            if self.ending:
-                say(
-                    f"Stopped; everything so far is in {self.comparison.path}. "
-                    "The same command goes on."
-                )
-            return not self.ending
         finally:
             for child in self.children:
-                child.ask_to_end()
+                child.process.terminate()
                 child.process.wait()
+        if self.ending:
+            path = self.comparison.path
+            say(f"Stopped; everything so far is in {path}. The same command goes on.")
+        return not self.ending
 
     def _end(self, *_: object) -> None:
         """Nothing new is begun; what runs is asked to save and end."""
         self.ending = True
         for child in self.children:
-            child.ask_to_end()
+            child.process.terminate()
 
     def _start_tasks(self) -> None:
         while len(self.children) < len(self.slots) and not self.ending:
@@ -101,9 +164,8 @@ class Schedule:
             busy = [child.device for child in self.children]
             device = next((d for d in self.slots if d is None or d not in busy), None)
             self.begun.add(task)
-            share = self._outcome(task.name).share if task.kind == "train" else 0.0
             process = start_process(self._argv(task), self._log(task), device)
-            self.children.append(Child(task, device, process, time.monotonic(), share))
+            self.children.append(Child(task, device, process, time.monotonic()))
 
     def _argv(self, task: Task) -> tuple[str, ...]:
         """After `python -m`."""
@@ -114,46 +176,32 @@ class Schedule:
 
     def _collect_ended(self) -> bool:
         """Whether some process has ended; what came of it is written down and reported."""
-        before = len(self.children)
-        for child in list(self.children):  # one after the other, so that its CPU time is known
-            code = child.process.poll()
+        ended = False
+        for child in list(self.children):
+            before = _cpu_seconds()
+            code = child.process.poll()  # adds the CPU time of a process that has ended
             if code is not None:
+                ended = True
                 self.children.remove(child)
-                self._record(child, code)
-        return len(self.children) < before
+                self._record(child, code, _cpu_seconds() - before)
+        return ended
 
-    def _record(self, child: Child, code: int) -> None:
+    def _record(self, child: Child, code: int, cpu: float) -> None:
         task, seconds = child.task, time.monotonic() - child.started
-        before, self.cpu_seconds = self.cpu_seconds, _cpu_seconds()
-        row = {
-            "name": task.name,
-            "kind": task.kind,
-            "code": code,
-            "seconds": round(seconds, 1),
-            "cpu": round(self.cpu_seconds - before, 1),
-            "share_before": child.share_before,
-        }
+        row = {"name": task.name, "kind": task.kind, "code": code}
+        row |= {"seconds": round(seconds, 1), "cpu": round(cpu, 1)}
         append_row(self.comparison.path / TIMES, row)
         if task.kind == "evaluate" and code == 0:
             say(f"{task.name} is evaluated ({seconds / 60:.1f} min).")
             write_results(self.comparison)
-        elif task.kind == "train" and (outcome := self._outcome(task.name)).over:
+            return
+        outcome = read_outcome(self.comparison.path / RUNS / task.name)
+        if task.kind == "train" and outcome.over:
             say(describe_training(task.name, outcome))
         elif not self.ending:
             reason = last_line(self._log(task)) or f"exit code {code}"
             self.failed[task.name] = reason
             say(f"{task.name} failed ({task.kind}, exit code {code}): {reason}")
-
-    def _running(self) -> list[str]:
-        return [
-            f"{child.task.name} {self._outcome(child.task.name).share:.0%}"
-            if child.task.kind == "train"
-            else f"{child.task.name} is evaluated"
-            for child in self.children
-        ]
-
-    def _outcome(self, name: str) -> Outcome:
-        return read_outcome(self.comparison.path / RUNS / name)
 
     def _log(self, task: Task) -> Path:
         return self.comparison.path / LOGS / f"{task.name}-{task.kind}.log"

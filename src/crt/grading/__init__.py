@@ -1,1 +1,4 @@
-"""A response and a gold answer in, a verdict out: other folders import `grader` and `extract`."""
+"""A response and a gold answer in, a verdict out.
+
+May import: nothing.
+"""

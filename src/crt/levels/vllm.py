@@ -19,7 +19,7 @@ from pathlib import Path
 
 import httpx
 
-from crt.errors import ConfigError, CrtError, EngineError
+from crt.errors import ConfigError, CrtError, EngineError, install_command
 from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.reasoning_splitter import vocabulary_of
 from crt.levels.upstream import UpstreamEngine, UpstreamModel
@@ -41,7 +41,9 @@ def choose_engine(wanted: str) -> str:
     """vLLM when it is installed and a GPU is there, unless one is asked for."""
     installed = importlib.util.find_spec("vllm") is not None
     if wanted == "vllm" and not installed:
-        raise ConfigError("vLLM is not installed: install crt-train[vllm], or use --engine local")
+        raise ConfigError(
+            f"vLLM is not installed: {install_command('vllm')}, or use --engine local."
+        )
     if wanted != "auto":
         return wanted
     import torch
@@ -77,7 +79,7 @@ def vllm_program() -> str:
     beside = Path(sys.executable).with_name("vllm")
     program = str(beside) if beside.is_file() else shutil.which("vllm")
     if program is None:
-        raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
+        raise ConfigError(f"there is no command `vllm`: {install_command('vllm')}")
     return program
 
 

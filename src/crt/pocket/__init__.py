@@ -1,4 +1,7 @@
-"""The pocket model: a miniature reasoner for seeing, testing and teaching the method."""
+"""The pocket model: a miniature reasoner for seeing, testing and teaching the method.
+
+May import: nothing.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,1 +1,4 @@
-"""From run and evaluation directories to one page and to figures for print."""
+"""From run and evaluation directories to one page and to figures for print.
+
+May import: algorithm, data, evaluation, settings.
+"""

@@ -1,4 +1,7 @@
-"""What samples and takes gradient steps. Engines know nothing of the algorithm."""
+"""Models by name; completions from transformers or vLLM; graded rollouts.
+
+May import: data, grading, pocket.
+"""
 
 import os
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from crt.errors import ConfigError
+from crt.errors import ConfigError, install_command
 from crt.sampling.models import ModelFiles, cache_bytes
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def choose_engine(engine: Engine, files: ModelFiles) -> Literal["fast", "vllm"]:
     """vLLM when it is installed and a GPU is there, unless one is asked for."""
     installed = importlib.util.find_spec("vllm") is not None
     if engine == "vllm" and not installed:
-        raise ConfigError("vLLM is not installed: install crt-train[vllm], or use --engine fast")
+        raise ConfigError(
+            f"vLLM is not installed: {install_command('vllm')}, or use --engine fast."
+        )
     if engine == "vllm" and files.adapter:
         raise ConfigError(f"{files.folder} is an adapter: merge it first, or use --engine fast")
     if engine != "auto":

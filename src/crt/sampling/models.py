@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from crt.errors import EngineError
+from crt.errors import EngineError, install_command
 from crt.io import checked_sum
 from crt.processes import silence_libraries
 from crt.sampling.gguf import gguf_folder
@@ -264,8 +264,8 @@ def _from_hub(name: str, revision: str | None) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise EngineError(
-            f"{name} is not a folder, and loading from the hub needs huggingface_hub: install "
-            "crt-train[train]."
+            f"{name} is not a folder, and loading from the hub needs huggingface_hub: "
+            f"{install_command('train')}"
         ) from None
     try:
         path = snapshot_download(name, revision=revision, allow_patterns=list(WANTED))

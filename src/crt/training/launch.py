@@ -175,8 +175,7 @@ def verl_command(run: Run) -> str:
     """How verl is started for the stage the run is in; nothing is written or started."""
     if run.config.engine != "verl":
         raise ConfigError("--print is for the engine verl; crt show prints what would run here.")
-    from crt.training.verl.fit import BACKEND, folder_of, overrides
-    from crt.training.verl.launch import shown
+    from crt.training.verl.fit import BACKEND, folder_of, overrides, shown
     from crt.training.verl.recorder import finished
 
     stage = stage_of(run)

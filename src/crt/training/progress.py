@@ -1,5 +1,6 @@
 """The live view: where training is, what the step was for, and how it stands."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -24,6 +25,7 @@ class View:
         tokens: int | None = None,
         generated: int = 0,
     ) -> None:
+        shown = shown and "CRT_QUIET" not in os.environ
         self.steps, self.tokens, self.generated, self.shown = steps, tokens, generated, shown
         self.started, self.begun = time.monotonic(), self._share(done)
         self.bar: Any = None
@@ -39,7 +41,7 @@ class View:
         line = f"{self._place(row['step'])}  {describe(row)}"
         if self.bar is not None:
             self.bar.update(self.task, completed=share, figures=line)
-        elif row["step"] % EVERY == 0 or share >= 1:
+        elif self.shown and (row["step"] % EVERY == 0 or share >= 1):
             print(f"{line}  {self._left(share)}", flush=True)
 
     def say(self, sentence: str) -> None:

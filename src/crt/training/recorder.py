@@ -10,7 +10,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.algorithm.step import Step
 from crt.errors import EngineError
-from crt.run import RECORD, Run
+from crt.run import RECORD, Run, rollout_record
 from crt.training.alarms import TOO_HIGH, alarm, broken_weights
 from crt.training.checkpoints import (
     FINISHED,
@@ -65,7 +65,8 @@ class Recorder(TrainerCallback):
         if step.signal is not None:
             self.pending |= step.signal.row
         if self.ranks.writes:
-            self.run.add_rollouts(number, rollout_records(trainer))
+            pairs = zip(trainer.rollouts, trainer.advantages.reshape(-1), strict=True)
+            self.run.add_rollouts(number, [rollout_record(*pair) for pair in pairs])
         if not trainer.finite_logprobs:
             self._stop(f"probabilities are no numbers at step {number}. {TOO_HIGH}")
         limit_ungraded(self.run, step, number)
@@ -141,19 +142,3 @@ class Recorder(TrainerCallback):
                 raise EngineError(f"TRL saved no weights in {saved}: set it to save whole models.")
             record = {"stage": self.stage} | found
             keep_checkpoint(self.run, step, files, record, sums, self.dtype)
-
-
-def rollout_records(trainer: CRTTrainer) -> list[dict[str, Any]]:
-    """Every response of the step that was just graded."""
-    return [
-        {
-            "problem_id": rollout.problem_id,
-            "text": rollout.text,
-            "verdict": rollout.verdict.value,
-            "extracted": rollout.extracted,
-            "tokens": rollout.length,
-            "stop": rollout.stop,
-            "advantage": float(advantage),
-        }
-        for rollout, advantage in zip(trainer.rollouts, trainer.advantages.reshape(-1), strict=True)
-    ]

@@ -11,7 +11,7 @@ def test_shows_the_resolved_configuration_and_what_would_run(capsys):
     shown = capsys.readouterr().out
     assert 'estimator = "group_std"' in shown  # a default the recipe does not name
     assert "16 problems × 8 rollouts = 128 responses" in shown
-    assert "Stage II, the rest, from the shortest plausible checkpoint" in shown
+    assert "From the shortest plausible checkpoint of Stage I" in shown
     assert main(["show", RECIPE, "--set", "method.start=feasible"]) == 0
     assert "from the shortest feasible checkpoint" in capsys.readouterr().out
 

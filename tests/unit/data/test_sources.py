@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 import tracemalloc
 
@@ -6,7 +7,7 @@ import pytest
 
 from crt.data import sources
 from crt.data.sources import read_file, read_hub
-from crt.errors import DataError
+from crt.errors import DataError, install_command
 
 
 def written(folder, name, content):
@@ -168,5 +169,5 @@ def test_a_hub_that_does_not_answer_is_one_sentence():
 
 def test_data_that_needs_a_package_says_which(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if not installed
-    with pytest.raises(DataError, match=r"needs pyarrow: pip install 'crt-train\[data\]'"):
+    with pytest.raises(DataError, match=re.escape(f"needs pyarrow: {install_command('data')}")):
         list(read_file(written(tmp_path, "a.parquet", "")))

@@ -7,7 +7,7 @@ import pytest
 
 from crt.cli import main
 from crt.evaluation import score
-from crt.experiments.collect import collect
+from crt.experiments.collect import collect, read_outcome
 from crt.experiments.plan import (
     Comparison,
     Job,
@@ -16,15 +16,15 @@ from crt.experiments.plan import (
     plan_comparison,
     write_plan,
 )
-from crt.experiments.progress import read_outcome
 from crt.experiments.results import (
     best_trial,
+    build_tables,
+    points,
     read_trial,
     render_tables,
     write_results,
     write_tuned,
 )
-from crt.experiments.tables import build_tables, points
 from crt.io import write_json
 from crt.run import RECORD, Run
 

@@ -1,5 +1,6 @@
 """One call for whoever draws: the fast sampler, vLLM, and the vLLM that TRL trains with."""
 
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from crt.data.prompts import Prompt
-from crt.errors import ConfigError
+from crt.errors import ConfigError, install_command
 from crt.sampling.base import MOST_ROWS, InProcess, Sampling, choose_engine, sample_in_process
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles
@@ -198,7 +199,7 @@ def test_the_engine_is_chosen(vllm, monkeypatch):
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is here")
 def test_vllm_that_is_not_there_is_said():
-    with pytest.raises(ConfigError, match=r"install crt-train\[vllm\]"):
+    with pytest.raises(ConfigError, match=re.escape(install_command("vllm"))):
         choose_engine("vllm", FILES)
 
 

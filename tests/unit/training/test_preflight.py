@@ -6,7 +6,7 @@ import pytest
 
 from crt.algorithm.batch import Batch
 from crt.cli import main
-from crt.errors import ConfigError
+from crt.errors import ConfigError, install_command
 from crt.recipes import config_of
 from crt.training.preflight import check_reference, warnings
 from tests.support.tiny_model import make_inclined
@@ -76,7 +76,7 @@ def test_too_few_validation_problems_are_noted_with_the_number_that_would_do():
         ('trl.fsdp_config={state_dict_type="SHARDED_STATE_DICT"}', "saves shards: leave it out"),
         ("trl.deepspeed={zero_optimization={stage=3}}", "ZeRO-3 saves shards unless"),
         ("trl.use_vlm=true", "use_vlm is no setting of TRL. Did you mean `use_vllm`?"),
-        ("engine=verl", "pip install 'crt-train[cluster]'"),
+        ("engine=verl", install_command("cluster")),
         ("trl.beta=0.1", "[trl] beta is set by the recipe's own sections"),
         ('data.train=["nothing.jsonl"]', "nothing.jsonl does not exist"),
     ],

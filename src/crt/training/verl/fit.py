@@ -1,18 +1,25 @@
 """One stage of training on a cluster: reference, data files, verl, and where it was left."""
 
+import contextlib
 import importlib.util
+import os
+import re
+import shlex
 import shutil
-from collections.abc import Callable, Iterator
+import signal as signals
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from crt.algorithm.registry import name_of
-from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data.prompts import render
-from crt.errors import ConfigError
+from crt.errors import ConfigError, EngineError, install_command
+from crt.io import read_json
+from crt.processes import at_signal, ends_with_parent
 from crt.run import STATE, Run
 from crt.sampling.base import Sampling
 from crt.sampling.models import LoadedModel, base_of, model_folder
@@ -21,13 +28,22 @@ from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, ended_at, order_of, prompts_of
 from crt.training.validation import Floor
 from crt.training.verl import overrides as verl
-from crt.training.verl.data import StageFolder, folder_of, rows_of, write_parquet
-from crt.training.verl.launch import launch
+from crt.training.verl.data import StageFolder, folder_of, write_prompts, write_reference
+from crt.training.verl.overrides import MODULES, PLUGIN, Overrides, arguments, modules
 from crt.training.verl.recorder import finished, step_of
-from crt.training.verl.sampler import SERVERS, ClusterSampler, load_without_weights, merge_adapter
+from crt.training.verl.sampler import (
+    ClusterSampler,
+    end_servers,
+    load_without_weights,
+    merge_adapter,
+)
 
 MERGED = "merged"  # where an adapter merged into its base is, for the rollout servers
 ROOM = 16  # tokens by which a prompt may be longer, because its budget is another number
+
+COMMAND = "verl.trainer.main_ppo"
+POLL_SECONDS = 0.5
+REASON = re.compile(r"^(?:\(\w+ pid=\d+[^)]*\) )?([\w.]+(?:Error|Exception|Interrupt): .*)$")
 
 Show = Callable[[dict[str, Any]], None]
 
@@ -40,11 +56,24 @@ def fit(
     saved = left_at(run, stage, folder)
     if saved and ended_at(run, stage, stage.first + step_of(saved)):
         return
-    if not folder.train.exists():
+    if not folder.reference.exists():  # written last
         prepare(context, stage, reference, folder)
-    SERVERS.end()
-    if not launch(overrides(run, context, stage, saved), folder, Follower(run, show)):
+    end_servers()
+    if not launch(overrides(run, context, stage, saved), folder, show_new_rows(run, show)):
         raise Interrupted
+
+
+def show_new_rows(run: Run, show: Show) -> Callable[[], None]:
+    """Shows the rows that the trainer, elsewhere in the cluster, has added since the last call."""
+    shown = len(run.steps)
+
+    def show_new() -> None:
+        nonlocal shown
+        for row in run.steps[shown:]:
+            show(row)
+            shown += 1
+
+    return show_new
 
 
 def left_at(run: Run, stage: Stage, folder: StageFolder) -> Path | None:
@@ -67,15 +96,14 @@ def prepare(context: RunContext, stage: Stage, reference: Reference, folder: Sta
     base = context.on_validation(context.reference(context.base))
     folder.path.mkdir(parents=True, exist_ok=True)
     prompts = [render(problem, context.template) for problem in validation]
-    cap = context.validation_sampling.max_tokens
-    write_parquet(folder.validation, rows_of(validation, prompts, base, cap))
-    prompts, cap = prompts_of(context, stage, order), context.sampling.max_tokens
-    write_parquet(folder.train, rows_of(train, prompts, references, cap))
+    write_prompts(folder.validation, validation, prompts, context.validation_sampling.max_tokens)
+    prompts = prompts_of(context, stage, order)
+    write_prompts(folder.train, train, prompts, context.sampling.max_tokens)
+    write_reference(folder.validation_reference, base)
+    write_reference(folder.reference, references)
 
 
-def overrides(
-    run: Run, context: RunContext, stage: Stage, saved: Path | None = None
-) -> verl.Overrides:
+def overrides(run: Run, context: RunContext, stage: Stage, saved: Path | None = None) -> Overrides:
     """Those of the stage's training, as verl is given them."""
     model = describe_model(context, context.load(stage.start))
     folder = folder_of(run, stage)
@@ -120,29 +148,12 @@ def sampler_of(context: RunContext, model: LoadedModel, sampling: Sampling) -> C
 BACKEND = Backend(load_without_weights, sampler_of)
 
 
-class Follower:
-    """Shows the rows that the trainer, elsewhere in the cluster, adds to the run."""
-
-    def __init__(self, run: Run, show: Show) -> None:
-        self.run, self.show = run, show
-        self.seen = len(run.steps)
-
-    def __call__(self) -> None:
-        """Those that are new."""
-        rows = self.run.steps
-        for row in rows[self.seen :]:
-            self.show(row)
-        self.seen = len(rows)
-
-
 def check(config: RunConfig, processes: int) -> None:
     """Refuses what cannot work on a cluster, before anything is started."""
-    for sentence in (*mistakes(config, processes), *verl.mistakes(config)):
+    for sentence in verl.mistakes(config, processes):
         raise ConfigError(sentence)
     if importlib.util.find_spec("verl") is None:
-        raise ConfigError(
-            "engine = \"verl\" needs verl, Ray and vLLM: pip install 'crt-train[cluster]'."
-        )
+        raise ConfigError(f'engine = "verl" needs verl, Ray and vLLM: {install_command("cluster")}')
     try:
         verl.compose_config(verl.flat(config.verl))
     except Exception as error:  # hydra has a class for every mistake
@@ -150,46 +161,68 @@ def check(config: RunConfig, processes: int) -> None:
         raise ConfigError(f"[verl] is refused by verl's configuration: {first}") from None
 
 
-def mistakes(config: RunConfig, processes: int) -> Iterator[str]:
-    """What a recipe says that a cluster cannot do."""
-    cluster, lora, only = config.cluster, config.model.lora, 'with engine = "verl"'
-    if config.sampling.source == "reference":
-        yield (
-            f'method "{name_of(config.method)}" with sampling.source = "reference" trains on what '
-            f"a frozen model writes, which needs a loop of its own: {only} only "
-            'sampling.source = "policy" can run.'
+# ---- verl's own command
+
+
+def environment(outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What verl needs to find the plugin."""
+    return {
+        MODULES: modules(outer.get(MODULES, ""), PLUGIN),
+        "RAY_USAGE_STATS_ENABLED": outer.get("RAY_USAGE_STATS_ENABLED", "0"),
+        "HYDRA_FULL_ERROR": "1",
+    }
+
+
+def shown(overrides: Overrides) -> str:
+    """The command for a shell, one override per line."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment().items()]
+    start = " ".join([*variables, f"python -m {COMMAND}"])
+    return " \\\n  ".join([start, *(shlex.quote(word) for word in arguments(overrides))])
+
+
+def launch(overrides: Overrides, folder: StageFolder, meanwhile: Callable[[], None]) -> bool:
+    """Runs the training; False when it was asked to end and has saved.
+
+    SIGTERM, and Ctrl-C once, ask it to save after the step under way; a second Ctrl-C ends it.
+    """
+    folder.stop.unlink(missing_ok=True)
+    folder.stopped.unlink(missing_ok=True)
+    with folder.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", COMMAND, *arguments(overrides)],
+            env={**os.environ, **environment()},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: verl would end without saving
+            preexec_fn=ends_with_parent(signals.SIGTERM),  # or it would go on writing the run
         )
-    if config.reference.mode == "fresh":
-        yield (
-            f'reference.mode = "fresh" cannot run {only}: a second model would have to be sampled '
-            'in every step. Set reference.mode = "cached".'
-        )
-    if lora and lora.dropout > 0:
-        yield (
-            f"model.lora.dropout = {lora.dropout} cannot run {only}: verl 0.9.1 makes adapters "
-            "without dropout. Set it to 0."
-        )
-    if lora and not lora.alpha.is_integer():
-        yield f"model.lora.alpha = {lora.alpha} cannot run {only}: verl 0.9.1 takes whole numbers."
-    if lora and isinstance(config.method, TwoStage) and config.optim.kl > 0:
-        yield (
-            f"model.lora with optim.kl = {config.optim.kl} cannot run two stages {only}: verl's "
-            "KL is to the base without the adapter, Stage II's is to its own start. Set "
-            "optim.kl = 0."
-        )
-    if config.trl:
-        yield f"[trl] has no meaning {only}: use [verl], or leave it out."
-    if processes > 1:
-        yield f"{processes} processes of a launcher {only}: start `crt train` once, on the head."
-    devices = cluster.nodes * cluster.devices
-    rollouts = config.schedule.problems_per_step * config.sampling.group_size
-    if rollouts % devices:
-        yield (
-            f"problems_per_step × group_size = {rollouts} cannot be shared by {devices} devices: "
-            "change schedule.problems_per_step."
-        )
-    if devices % cluster.tensor_parallel:
-        yield (
-            f"cluster.tensor_parallel = {cluster.tensor_parallel} does not divide the {devices} "
-            "devices."
-        )
+
+    def end(number: int, _: Any) -> None:
+        """A signal becomes a file that the trainer looks for, wherever in the cluster it runs."""
+        if number == signals.SIGINT and folder.stop.exists():
+            process.terminate()
+            raise KeyboardInterrupt
+        folder.stop.touch()
+
+    with at_signal(end, signals.SIGTERM, signals.SIGINT):
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+            meanwhile()
+    interrupted = folder.stop.exists()
+    folder.stop.unlink(missing_ok=True)  # whoever starts verl by hand now is not to end at once
+    if process.returncode:
+        raise EngineError(why_it_ended(folder, process.returncode))
+    return not interrupted
+
+
+def why_it_ended(folder: StageFolder, code: int) -> str:
+    """What the trainer says of it, or the last error in verl's log."""
+    if folder.stopped.exists():
+        return read_json(folder.stopped)["reason"]
+    last = ""
+    with folder.log.open(errors="replace") as file:
+        for line in file:
+            if match := REASON.match(line.strip()):
+                last = f" with: {match[1][:300]}"
+    return f"verl ended with code {code}{last}. All its output is in {folder.log}."

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from crt.algorithm.objectives import AccuracyOnly
-from crt.config import RunConfig
+from crt.algorithm.registry import name_of
+from crt.algorithm.two_stage import TwoStage
+from crt.config import RunConfig, settings_of
 from crt.training.context import validation_sampling
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
-from crt.training.verl.state import describe_objective
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars"
@@ -57,9 +58,8 @@ def training(
     """Every override of a stage's training; `saved` is verl's checkpoint to go on from."""
     ours = {
         "run": str(run),
-        "stage": stage.number,
         "eos_token_ids": list(model.eos_token_ids),
-        "objective": describe_objective(stage.objective),
+        "objective": settings_of(stage.objective),
     }
     return (
         usual(config, model)
@@ -221,8 +221,50 @@ def _loop(config: RunConfig, folder: StageFolder, stage: Stage, saved: Path | No
     }
 
 
-def mistakes(config: RunConfig) -> Iterator[str]:
-    """What a recipe's [verl] may not say."""
+def mistakes(config: RunConfig, processes: int = 1) -> Iterator[str]:
+    """What a recipe says that a cluster cannot do, or that verl may not be told."""
+    cluster, lora, only = config.cluster, config.model.lora, 'with engine = "verl"'
+    devices = cluster.nodes * cluster.devices
+    rollouts = config.schedule.problems_per_step * config.sampling.group_size
+    if config.sampling.source == "reference":
+        yield (
+            f'method "{name_of(config.method)}" with sampling.source = "reference" cannot run '
+            f'{only}, which samples the policy itself: set sampling.source = "policy".'
+        )
+    if config.reference.mode == "fresh":
+        yield (
+            f'reference.mode = "fresh" cannot run {only}: a second model would have to be sampled '
+            'in every step. Set reference.mode = "cached".'
+        )
+    if lora and (lora.dropout > 0 or not lora.alpha.is_integer()):
+        yield (
+            f"model.lora.dropout = {lora.dropout} and model.lora.alpha = {lora.alpha} cannot run "
+            f"{only}: verl 0.9.1 has no dropout in adapters, and its alpha is a whole number."
+        )
+    if lora and isinstance(config.method, TwoStage) and config.optim.kl > 0:
+        yield (
+            f"model.lora with optim.kl = {config.optim.kl} cannot run two stages {only}: verl's "
+            "KL is to the base without the adapter. Set optim.kl = 0."
+        )
+    if config.trl:
+        yield f"[trl] has no meaning {only}: use [verl], or leave it out."
+    if processes > 1:
+        yield f"{processes} processes of a launcher {only}: start `crt train` once, on the head."
+    if rollouts % devices:
+        yield (
+            f"problems_per_step × group_size = {rollouts} cannot be shared by {devices} devices: "
+            "change schedule.problems_per_step."
+        )
+    if devices % cluster.tensor_parallel:
+        yield (
+            f"cluster.tensor_parallel = {cluster.tensor_parallel} does not divide the {devices} "
+            "devices."
+        )
+    yield from _mistakes_of_verl(config)
+
+
+def _mistakes_of_verl(config: RunConfig) -> Iterator[str]:
+    """What [verl] may not say: what is set elsewhere, and corrections that prefer short answers."""
     model, stage = Model(Path("model"), "bfloat16", 1), Stage(1, AccuracyOnly(), "model", 0, 1)
     bare = config.model_copy(update={"verl": {}})
     fixed = training(bare, Path("run"), StageFolder(Path("run")), stage, model)
@@ -234,25 +276,19 @@ def mistakes(config: RunConfig) -> Iterator[str]:
                 f"[verl] {key} is set by the recipe's own sections, or fixed by the method: leave "
                 "it out."
             )
-    # Corrections that weigh or reject a response as a whole, and those that verl would ignore.
-    level = given.get(f"{CORRECTION}.rollout_is")
-    if level not in (None, "null", "token"):
-        yield (
-            f"[verl] {CORRECTION}.rollout_is = {level!r} weighs a response by its length: use "
-            '"token", or "null" for no weights.'
-        )
-    rejection = given.get(f"{CORRECTION}.rollout_rs")
-    if "seq" in str(rejection):
-        yield (
-            f"[verl] {CORRECTION}.rollout_rs = {rejection!r} rejects whole responses, the long "
-            'ones first: use "token_k1", "token_k2" or "token_k3", or leave it out.'
-        )
-    if given.get(f"{CORRECTION}.bypass_mode"):
-        yield (
-            f"[verl] {CORRECTION}.bypass_mode = true takes the sampler's probabilities for the "
-            f"policy's own and skips the correction: leave it out, and use {CORRECTION}.rollout_is "
-            '= "token".'
-        )
+    refused = {  # of the rollout correction: the values that may stand there
+        "rollout_is": 'weighs whole responses by their length: use "token", or "null" for none',
+        "rollout_rs": 'rejects whole responses, the long ones first: use "token_k1", _k2 or _k3',
+        "bypass_mode": 'skips the correction: leave it out, and use rollout_is = "token"',
+    }
+    values = {name: given.get(f"{CORRECTION}.{name}") for name in refused}
+    wrong = {
+        "rollout_is": values["rollout_is"] not in (None, "null", "token"),
+        "rollout_rs": "seq" in str(values["rollout_rs"]),
+        "bypass_mode": bool(values["bypass_mode"]),
+    }
+    for name in (name for name in wrong if wrong[name]):
+        yield f"[verl] {CORRECTION}.{name} = {values[name]!r} {refused[name]}."
 
 
 def flat(table: Mapping[str, Any], above: str = "") -> Overrides:

@@ -11,13 +11,13 @@ from crt.algorithm.batch import batch_of
 from crt.config import LoraConfig
 from crt.errors import EngineError
 from crt.io import write_json
-from crt.run import Run
+from crt.run import Run, rollout_record
 from crt.sampling.models import WORDS
 from crt.training.alarms import alarm
 from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
 from crt.training.stage import Stage
 from crt.training.validation import against, figures, guard_of
-from crt.training.verl.advantages import BatchAdvantages, reference_batch
+from crt.training.verl.advantages import BatchAdvantages
 from crt.training.verl.data import StageFolder, read_reference
 from crt.types import Rollout
 
@@ -55,7 +55,10 @@ class ClusterRecorder:
     ) -> None:
         """A batch is sampled, graded and decided; the update comes after."""
         number, decided = self.stage.first + step, advantages.step
-        records = rollout_records(rollouts, advantages.values)
+        pairs = zip(rollouts, advantages.values, strict=True)
+        records = [rollout_record(rollout, value) for rollout, value in pairs if rollout]
+        order = list(dict.fromkeys(record["problem_id"] for record in records))
+        records.sort(key=lambda record: order.index(record["problem_id"]))  # verl spreads them
         self.pending = {
             "step": number,
             "stage": self.stage.number,
@@ -129,34 +132,13 @@ class ClusterRecorder:
         sizes = Counter(rollout.problem_id for rollout in rollouts)
         complete = [r for r in rollouts if sizes[r.problem_id] == config.validation.rollouts]
         batch, left_out = batch_of(complete, config.grading.truncated)
-        reference = reference_batch(read_reference(self.folder.validation), list(sizes))
+        reference = read_reference(self.folder.validation_reference)
         return figures(batch, left_out, against(reference, guard_of(config.method)))
 
     def _stop(self, reason: str) -> NoReturn:
         """The reason must reach the process that started verl, through verl."""
         write_json(self.folder.stopped, {"reason": reason})
         raise EngineError(reason)
-
-
-def rollout_records(
-    rollouts: Sequence[Rollout | None], advantages: Sequence[float]
-) -> list[dict[str, Any]]:
-    """Every response of a step, problem by problem."""
-    records = [
-        {
-            "problem_id": rollout.problem_id,
-            "text": rollout.text,
-            "verdict": rollout.verdict.value,
-            "extracted": rollout.extracted,
-            "tokens": rollout.length,
-            "stop": rollout.stop,
-            "advantage": advantage,
-        }
-        for rollout, advantage in zip(rollouts, advantages, strict=True)
-        if rollout is not None
-    ]
-    order = list(dict.fromkeys(record["problem_id"] for record in records))
-    return sorted(records, key=lambda record: order.index(record["problem_id"]))
 
 
 def write_adapter(saved: Path, target: Path, base: Path, lora: LoraConfig) -> None:

@@ -5,11 +5,13 @@ import asyncio
 import atexit
 import contextlib
 import io
+import json
 import logging
 import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -53,7 +55,7 @@ class ClusterSampler:
         return [samples[i * num_samples : (i + 1) * num_samples] for i in range(len(prompts))]
 
     async def _generate_all(self, requests: Sequence[tuple[list[int], int]]) -> list[Sample]:
-        client = SERVERS.client(self.overrides)
+        _, client = start_servers(json.dumps(self.overrides))
         return await asyncio.gather(*(self._generate(client, *request) for request in requests))
 
     async def _generate(self, client: Any, prompt: list[int], seed: int) -> Sample:
@@ -81,48 +83,38 @@ class ClusterSampler:
         """Nothing yet: the next sampler may want the same model, and a start takes minutes."""
 
 
-class Servers:
-    """The rollout servers of this process: of one model at a time, kept until another is wanted."""
+@lru_cache(maxsize=1)
+def start_servers(overrides: str) -> tuple[Any, Any]:
+    """Servers of one model and their client, kept until those of another are wanted.
 
-    def __init__(self) -> None:
-        self._overrides: Overrides = {}
-        self._client: Any = None
+    `overrides` are verl's, as JSON.
+    """
+    import ray
+    from omegaconf import OmegaConf
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+    from verl.workers.rollout.llm_server import LLMServerManager
 
-    def client(self, overrides: Overrides) -> Any:
-        """Their client; they start, or start anew with another model."""
-        if self._client is None or self._overrides != overrides:
-            self.end()
-            self._start(overrides)
-            self._overrides = overrides
-        return self._client
+    start_servers.cache_clear()  # others end here, and may not be found again
+    ray.shutdown()
+    config = compose_config(json.loads(overrides))
+    OmegaConf.resolve(config)
+    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
+    variables = OmegaConf.merge(get_ppo_ray_runtime_env(config), options.pop("runtime_env", {}))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options |= {"log_to_driver": False, "logging_level": logging.ERROR}
+    ray.init(**options, runtime_env=OmegaConf.to_container(variables))
+    with contextlib.redirect_stdout(io.StringIO()):  # verl prints its servers' addresses
+        manager = LLMServerManager.create(config=config)
+    return manager, manager.get_client()
 
-    def end(self) -> None:
-        """Leaves the devices to the trainer."""
-        if self._client is not None:
-            import ray
 
-            self._client = self._manager = None
-            ray.shutdown()
-
-    def _start(self, overrides: Overrides) -> None:
+def end_servers() -> None:
+    """Leaves the devices to the trainer."""
+    if start_servers.cache_info().currsize:
         import ray
-        from omegaconf import OmegaConf
-        from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-        from verl.workers.rollout.llm_server import LLMServerManager
 
-        config = compose_config(overrides)
-        OmegaConf.resolve(config)
-        options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
-        variables = OmegaConf.merge(get_ppo_ray_runtime_env(config), options.pop("runtime_env", {}))
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        options |= {"log_to_driver": False, "logging_level": logging.ERROR}
-        ray.init(**options, runtime_env=OmegaConf.to_container(variables))
-        with contextlib.redirect_stdout(io.StringIO()):  # verl prints its servers' addresses
-            self._manager = LLMServerManager.create(config=config)
-        self._client = self._manager.get_client()
-
-
-SERVERS = Servers()
+        start_servers.cache_clear()
+        ray.shutdown()
 
 
 def load_without_weights(

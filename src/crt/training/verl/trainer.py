@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import numpy as np
@@ -28,7 +29,9 @@ from verl.utils.import_utils import is_trl_available
 from verl.utils.profiler import simple_timer
 from verl.workers.utils.padding import response_to_nested
 
+from crt.algorithm.objectives import state_of, with_state
 from crt.algorithm.step import Step, logged_metrics, weight_by_length
+from crt.config import read_dataclass
 from crt.grading.grader import Grader
 from crt.io import read_json, write_json
 from crt.run import Run
@@ -36,18 +39,12 @@ from crt.sampling.models import load_tokenizer
 from crt.sampling.policy import Response, decode_response, grade_responses
 from crt.training.stage import stage_of
 from crt.training.verl.advantages import BatchAdvantages, decide_batch
-from crt.training.verl.data import folder_of, problem_of, read_reference
+from crt.training.verl.data import folder_of, read_info, read_reference
 from crt.training.verl.overrides import NAME
 from crt.training.verl.recorder import ClusterRecorder
-from crt.training.verl.state import (
-    STATE_FILE,
-    read_objective,
-    restore_objective,
-    restore_reference,
-    state_to_save,
-)
 from crt.types import Rollout, Verdict
 
+STATE_FILE = "crt.json"  # beside verl's own files of a checkpoint
 CORRECTED = ("response_mask", "old_log_probs", "rollout_log_probs")
 
 
@@ -56,13 +53,8 @@ def hide_trl() -> None:
 
     verl asks once whether TRL is there and remembers the answer.
     """
-    modules: dict[str, Any] = sys.modules
-    imported = modules.get("trl")
-    modules["trl"] = None
-    is_trl_available()
-    del modules["trl"]
-    if imported is not None:
-        modules["trl"] = imported
+    with patch.dict(sys.modules, {"trl": None}):
+        is_trl_available()
 
 
 hide_trl()
@@ -72,19 +64,19 @@ hide_trl()
 class ClusterTrainer(PPOTrainerSync):
     """The trainer of the run in `crt.run`: the whole batch decides, then one update.
 
-    `crt.objective` says what is optimised.
+    `crt.objective` has the objective's settings; whoever launches verl by hand may change them.
     """
 
     def __init__(self, config: Any) -> None:
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # the base class asks for its own name
-        self.settings: dict[str, Any] = OmegaConf.to_container(config.crt.objective, resolve=True)
-        self.objective = read_objective(self.settings)
         self.run = Run.open(Path(config.crt.run))
         stage, model = stage_of(self.run), Path(config.actor_rollout_ref.model.path)
-        self.recorder = ClusterRecorder(self.run, stage, folder_of(self.run, stage), model)
-        self.stage = int(config.crt.stage)
-        self.reference = read_reference(Path(config.data.train_files))  # frozen from here on
+        settings: Any = OmegaConf.to_container(config.crt.objective, resolve=True)
+        self.objective = read_dataclass(type(stage.objective), settings)
+        folder, self.stage = folder_of(self.run, stage), stage.number
+        self.reference = read_reference(folder.reference)
+        self.recorder = ClusterRecorder(self.run, stage, folder, model)
         self.metrics: dict[str, Any] = {}
         super().__init__(config)
 
@@ -169,23 +161,17 @@ class ClusterTrainer(PPOTrainerSync):
         """Ours first: verl notes the checkpoint as whole at its end."""
         folder = self._checkpoint_folder
         folder.mkdir(parents=True, exist_ok=True)
-        records = self.run.checkpoints
-        state = state_to_save(self.objective, self.settings, self.stage, records, self.reference)
-        write_json(folder / STATE_FILE, state)
+        write_json(folder / STATE_FILE, {"memory": state_of(self.objective)})
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
-        """Also from `trainer.resume_from_path`; the log has a note on what was changed since."""
+        """Also from `trainer.resume_from_path`; settings are those of now, the memory is kept."""
         super()._load_checkpoint()
-        if not self.global_steps:
-            return
-        trainer = self.config.trainer
-        named = trainer.resume_from_path if trainer.resume_mode == "resume_path" else None
-        state = read_json(Path(named or self._checkpoint_folder) / STATE_FILE)
-        self.objective, changed = restore_objective(self.objective, state)
-        self.reference, others = restore_reference(self.reference, state)
-        for note in (*changed, *others):
-            print(f"Note: {note}", flush=True)
+        if self.global_steps:
+            trainer = self.config.trainer
+            named = trainer.resume_from_path if trainer.resume_mode == "resume_path" else None
+            state = read_json(Path(named or self._checkpoint_folder) / STATE_FILE)
+            self.objective = with_state(self.objective, state["memory"])
 
 
 def rollout_of(extra_fields: dict[str, Any]) -> Rollout:
@@ -256,9 +242,8 @@ class PromptAgent(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         """verl's form of a response."""
-        info = kwargs["extra_info"]
-        prompt = [int(token) for token in info["prompt_ids"]]
-        max_tokens = int(info["max_tokens"])  # training and validation have caps of their own
+        info = read_info(kwargs["extra_info"])
+        prompt, max_tokens = info["prompt_ids"], info["max_tokens"]
         timing: dict[str, Any] = {}
         with simple_timer("generate_sequences", timing):
             output = await self.server_manager.generate(
@@ -296,22 +281,19 @@ class Correctness(RewardManagerBase):
     async def run_single(self, data: Any) -> dict[str, Any]:
         """verl's form of a reward."""
         item = data[-1]
-        rollout = await asyncio.to_thread(
-            self._grade,
-            item.batch["responses"].tolist(),
-            item.non_tensor_batch["extra_info"],
-        )
+        tokens, info = item.batch["responses"].tolist(), item.non_tensor_batch["extra_info"]
+        rollout = await asyncio.to_thread(self._grade, tokens, read_info(info))
         correct = float(rollout.verdict is Verdict.CORRECT)
         note = asdict(rollout) | {"verdict": rollout.verdict.value}
         return {"reward_score": correct, "reward_extra_info": {"acc": correct, "rollout": note}}
 
-    def _grade(self, tokens: list[int], info: Any) -> Rollout:
+    def _grade(self, tokens: list[int], info: dict[str, Any]) -> Rollout:
         ended = bool(tokens) and tokens[-1] in self.eos_token_ids
         response = Response(
             decode_response(self.own_tokenizer, tokens, self.eos_token_ids),
             len(tokens),
             "eos" if ended else "length",
-            bool(info["opens_thinking"]),
+            info["opens_thinking"],
         )
-        (rollout,) = grade_responses([problem_of(info)], [[response]], self.grader)
-        return replace(rollout, budget=None if info["budget"] is None else int(info["budget"]))
+        (rollout,) = grade_responses([info["problem"]], [[response]], self.grader)
+        return replace(rollout, budget=info["budget"])

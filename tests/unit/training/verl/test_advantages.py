@@ -7,7 +7,7 @@ from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import PrimalDual, Refine, Shorten
 from crt.algorithm.registry import METHODS
 from crt.training.trl.trainer import CRTTrainer
-from crt.training.verl.advantages import decide_batch, reference_batch, reference_columns
+from crt.training.verl.advantages import decide_batch
 from crt.types import Rollout, Verdict
 
 NAMES = ("a", "b", "c")
@@ -21,10 +21,6 @@ def reference(right: float, tokens: int) -> Batch:
     rng = np.random.default_rng(0)
     shape = (len(NAMES), 8)
     return Batch(NAMES, rng.random(shape) < right, rng.integers(tokens, 2 * tokens, shape))
-
-
-def columns(frozen: Batch | None) -> dict[str, dict[str, list[int]]]:
-    return {name: reference_columns(frozen, name) for name in NAMES}
 
 
 def rollouts(budget: int | None = None) -> list[Rollout]:
@@ -56,16 +52,14 @@ def test_one_batch_through_both_engines_is_one_signal(objective, right, estimato
     frozen = reference(right, 60)
     budget = 100 if hasattr(objective, "budget_styles") else None
     ours, after = through_trl(objective, frozen, estimator, truncated_as, budget)
-    found, there = decide_batch(
-        objective, rollouts(budget), columns(frozen), 4, estimator, truncated_as
-    )
+    found, there = decide_batch(objective, rollouts(budget), frozen, 4, estimator, truncated_as)
     assert found.values == ours.tolist()
     assert there == after
 
 
 def test_verls_order_is_kept():
     """verl spreads a problem's rollouts over its workers by length."""
-    frozen, order = columns(reference(0.1, 60)), np.random.default_rng(1).permutation(12)
+    frozen, order = reference(0.1, 60), np.random.default_rng(1).permutation(12)
     straight, _ = decide_batch(Shorten(), rollouts(), frozen, 4)
     mixed = [rollouts()[place] for place in order]
     found, _ = decide_batch(Shorten(), mixed, frozen, 4)
@@ -73,7 +67,7 @@ def test_verls_order_is_kept():
 
 
 def test_a_lost_rollout_and_filling_rows_take_no_part():
-    frozen = columns(reference(0.1, 60))
+    frozen = reference(0.1, 60)
     found, _ = decide_batch(Shorten(), [*rollouts()[1:], None, None], frozen, 4)
     assert found.step.left_out == ("a",)
     assert found.values[:3] == [0.0] * 3 and found.values[-2:] == [0.0] * 2
@@ -81,30 +75,23 @@ def test_a_lost_rollout_and_filling_rows_take_no_part():
 
 
 def test_problems_without_a_signal_are_masked():
-    found, _ = decide_batch(Shorten(), rollouts(), columns(reference(0.1, 60)), 4)
+    found, _ = decide_batch(Shorten(), rollouts(), reference(0.1, 60), 4)
     # b: four equal lengths, nothing to prefer
     assert found.masked == [False] * 4 + [True] * 4 + [False] * 4
 
 
 def test_muted_rows_are_masked():
-    frozen = columns(reference(0.1, 60))
+    frozen = reference(0.1, 60)
     found, _ = decide_batch(Shorten(), rollouts(), frozen, 4, truncated_as="mask")
     # c: its second response is cut off
     assert found.masked == [False] * 4 + [True] * 4 + [False, True, False, False]
 
 
-def test_the_columns_carry_mean_and_spread():
-    frozen = reference(0.6, 100)
-    back = reference_batch(columns(frozen), NAMES)
-    assert back is not None and back.problem_ids == NAMES
-    assert (back.length == frozen.length).all() and (back.correct == frozen.correct).all()
-
-
 def test_an_ungraded_reference_leaves_its_problem_out():
-    partly = columns(reference(0.5, 60).select(["a", "c"]))
+    partly = reference(0.5, 60).select(["a", "c"])
     found, _ = decide_batch(PrimalDual(), rollouts(), partly, 4)
     assert found.step.left_out == ("b",)
-    nothing, objective = decide_batch(PrimalDual(), rollouts(), columns(None), 4)
+    nothing, objective = decide_batch(PrimalDual(), rollouts(), None, 4)
     assert nothing.step.signal is None and nothing.values == [0.0] * 12
     assert objective == PrimalDual()
 
@@ -113,6 +100,6 @@ def test_lambda_follows_its_formula():
     # reference 1.0, batch 5 of 12 correct (one of c is cut off and wrong anyway): 1 + 1·(1 − 6/12)
     all_right = Batch(NAMES, np.ones((3, 2)), np.full((3, 2), 100))
     objective = PrimalDual(multiplier=1.0, multiplier_rate=1.0)
-    found, after = decide_batch(objective, rollouts(), columns(all_right), 4)
+    found, after = decide_batch(objective, rollouts(), all_right, 4)
     assert found.step.signal is not None and found.step.signal.row["multiplier"] == 1.0
     assert after.multiplier == pytest.approx(1 + (1 - 6 / 12))

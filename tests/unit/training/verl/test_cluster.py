@@ -10,7 +10,7 @@ import pytest
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import Shorten
 from crt.cli import main
-from crt.data.prompts import Prompt, render
+from crt.data.prompts import render
 from crt.errors import ConfigError, EngineError
 from crt.io import read_json
 from crt.recipes import config_of, load_recipe
@@ -18,11 +18,19 @@ from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Store
 from crt.training.stage import Stage, stage_of
-from crt.training.verl.advantages import decide_batch, reference_columns
-from crt.training.verl.data import StageFolder, rows_of, write_parquet
-from crt.training.verl.fit import BACKEND, Follower, check, folder_of, left_at, prepare, sampler_of
+from crt.training.verl.advantages import decide_batch
+from crt.training.verl.data import StageFolder, read_info, read_reference, write_reference
+from crt.training.verl.fit import (
+    BACKEND,
+    check,
+    folder_of,
+    left_at,
+    prepare,
+    sampler_of,
+    show_new_rows,
+)
 from crt.training.verl.recorder import ClusterRecorder
-from crt.types import Problem, Rollout, Verdict
+from crt.types import Rollout, Verdict
 from tests.support.tiny_model import make_model
 
 METRICS = {
@@ -74,17 +82,13 @@ class Training:
         (self.base / "tokenizer.json").write_text("the base's")
         self.folder = StageFolder(folder / "run" / "state" / "stage1")
         self.folder.path.mkdir()
-        problems = [Problem(name, "How many?", "7") for name in "ab"]
-        prompts = [Prompt(name, (), name, (3, 4), False, None) for name in "ab"]
-        rows = rows_of(problems, prompts, reference(correct), 100)
-        write_parquet(self.folder.validation, rows)
+        write_reference(self.folder.validation_reference, reference(correct))
         self.stage = Stage(1, Shorten(), "m", first, 6)
         self.recorder = ClusterRecorder(self.run, self.stage, self.folder, self.base)
 
     def step(self, number: int, verdicts: str = "cccwcccc", tokens: int = 20, **metrics) -> None:
         batch = rollouts(verdicts, tokens)
-        columns = {name: reference_columns(reference(), name) for name in "ab"}
-        advantages, _ = decide_batch(Shorten(), batch, columns, 4)
+        advantages, _ = decide_batch(Shorten(), batch, reference(), 4)
         self.recorder.on_graded(number, batch, advantages)
         self.recorder.on_updated(number, METRICS | metrics, {"gen": 2.0, "update_actor": 1.0})
 
@@ -202,10 +206,10 @@ def test_what_came_after_the_last_whole_checkpoint_is_taken_back(training):
 def test_new_rows_are_shown_once(training):
     training.step(1)
     shown: list[int] = []
-    follower = Follower(training.run, lambda row: shown.append(row["step"]))
+    show_new = show_new_rows(training.run, lambda row: shown.append(row["step"]))
     training.step(2)
-    follower()
-    follower()
+    show_new()
+    show_new()
     assert shown == [2]
 
 
@@ -224,7 +228,7 @@ def test_the_plugin_finds_the_stage_the_run_is_in(tmp_path):
         ({"sampling": {"source": "reference", "group_size": 4}, "method": {"type": "o1_pruner"}},
          'method "o1_pruner" with sampling.source = "reference"'),
         ({"reference": {"mode": "fresh"}}, 'reference.mode = "fresh" cannot run'),
-        ({"model": {"name": "m", "lora": {"dropout": 0.1}}}, "model.lora.dropout = 0.1 cannot run"),
+        ({"model": {"name": "m", "lora": {"dropout": 0.1}}}, "model.lora.dropout = 0.1 and"),
         ({"model": {"name": "m", "lora": {"alpha": 0.5}}}, "model.lora.alpha = 0.5 cannot run"),
         ({"model": {"name": "m", "lora": {}}, "method": {"type": "crt"}},
          "model.lora with optim.kl = 0.001 cannot run two stages"),
@@ -233,7 +237,7 @@ def test_the_plugin_finds_the_stage_the_run_is_in(tmp_path):
         ({"cluster": {"tensor_parallel": 3}}, "tensor_parallel = 3 does not divide the 8"),
         ({"verl": {"data": {"shuffle": True}}}, "[verl] data.shuffle is set by"),
         ({"verl": {"algorithm": {"rollout_correction": {"rollout_is": "sequence"}}}},
-         "rollout_is = 'sequence' weighs a response by its length"),
+         "rollout_is = 'sequence' weighs whole responses by their length"),
     ],
 )  # fmt: skip
 def test_what_a_cluster_cannot_do_is_refused_by_name(changes, sentence):
@@ -271,14 +275,15 @@ def test_a_stage_compares_with_its_start_and_checkpoints_with_the_base(tiny, tmp
     kept(context, start, train, Verdict.WRONG, 20)
     folder = folder_of(run, stage)
     prepare(context, stage, context.reference(start), folder)
-    asked = [row["extra_info"] for row in pq.read_table(folder.train).to_pylist()]
-    judged = [row["extra_info"] for row in pq.read_table(folder.validation).to_pylist()]
+    asked = [read_info(row["extra_info"]) for row in pq.read_table(folder.train).to_pylist()]
+    judged = pq.read_table(folder.validation).to_pylist()
     assert len(asked) == 4 * 4 and len(judged) == 4  # steps 5 to 8, and the validation problems
-    assert all(info["reference_length"] == [20, 21, 22, 23] for info in asked)
-    assert all(info["reference_correct"] == [1] * 4 for info in judged)
-    assert asked[0]["prompt_ids"] == list(
-        render(train_of(asked[0], train), context.template).token_ids
-    )
+    theirs, base = read_reference(folder.reference), read_reference(folder.validation_reference)
+    assert theirs is not None and (theirs.length == [20, 21, 22, 23]).all()
+    assert set(theirs.problem_ids) == {info["problem"].id for info in asked}
+    assert base is not None and base.accuracy == 1.0 and len(base.problem_ids) == 4
+    prompt = render(asked[0]["problem"], context.template)
+    assert asked[0]["prompt_ids"] == list(prompt.token_ids)
     context.close()
 
 
@@ -295,10 +300,6 @@ def test_an_adapter_is_no_model_to_start_from(tiny, tmp_path):
     with pytest.raises(ConfigError, match="is an adapter, which cannot be trained"):
         sampler_of(context, context.base, context.sampling)
     context.close()
-
-
-def train_of(info, problems):
-    return next(problem for problem in problems if problem.id == info["problem_id"])
 
 
 def test_the_command_can_be_shown_without_a_cluster(tiny, tmp_path, capsys):

@@ -1,12 +1,10 @@
 """The files verl reads."""
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from crt.algorithm.batch import Batch
 from crt.data.prompts import Prompt
-from crt.training.verl.advantages import REFERENCE
-from crt.training.verl.data import problem_of, read_reference, rows_of, write_parquet
+from crt.training.verl.data import read_info, read_reference, write_prompts, write_reference
 from crt.types import Problem
 
 PROBLEMS = [
@@ -20,23 +18,25 @@ def prompt(name: str, budget: int | None) -> Prompt:
 
 
 def test_a_row_comes_back_as_it_was(tmp_path):
-    frozen = Batch(("b",), [[1, 0]], np.array([[10, 30]]), [[0, 1]])
     asked = [*PROBLEMS, PROBLEMS[0]]  # a problem may come again
     sent = [prompt("a", None), prompt("b", 100), prompt("a", None)]
-    write_parquet(tmp_path / "x.parquet", rows_of(asked, sent, frozen, 512))
+    write_prompts(tmp_path / "x.parquet", asked, sent, 512)
     rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
-    assert [row["extra_info"]["problem_id"] for row in rows] == ["a", "b", "a"]
-    first, second = rows[0]["extra_info"], rows[1]["extra_info"]
-    assert first["max_tokens"] == 512
-    assert first["budget"] is None and second["budget"] == 100
-    assert second["prompt_ids"] == [3, 4, 5] and second["opens_thinking"] is True
-    assert second["reference_correct"] == [1, 0] and second["reference_length"] == [10, 30]
-    assert second["reference_truncated"] == [0, 1]
-    assert first["reference_correct"] == []  # could not be graded
-    assert problem_of(second) == Problem("b", "Which?", "B", "", ("x", "y"), 0.5)
-    assert read_reference(tmp_path / "x.parquet") == {
-        "a": {name: [] for name in REFERENCE},
-        "b": {name: second[name] for name in REFERENCE},
-    }
+    infos = [read_info(row["extra_info"]) for row in rows]
+    assert [info["problem"] for info in infos] == asked
+    assert [info["budget"] for info in infos] == [None, 100, None]
+    assert [info["opens_thinking"] for info in infos] == [False, True, False]
+    assert infos[1]["prompt_ids"] == [3, 4, 5] and infos[1]["max_tokens"] == 512
     assert rows[0]["prompt"] == [{"role": "user", "content": "a"}]
     assert rows[1]["reward_model"]["ground_truth"] == "B"
+
+
+def test_the_reference_comes_back_as_it_was(tmp_path):
+    frozen = Batch(("b", "c"), [[1, 0], [0, 0]], [[10, 30], [5, 7]], [[0, 1], [0, 0]])
+    write_reference(tmp_path / "reference.json", frozen)
+    back = read_reference(tmp_path / "reference.json")
+    assert back is not None and back.problem_ids == ("b", "c")
+    for name in ("correct", "length", "truncated"):
+        assert (getattr(back, name) == getattr(frozen, name)).all()
+    write_reference(tmp_path / "reference.json", None)  # nothing could be graded
+    assert read_reference(tmp_path / "reference.json") is None

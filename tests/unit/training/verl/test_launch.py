@@ -11,7 +11,7 @@ import pytest
 from crt.errors import EngineError
 from crt.io import write_json
 from crt.training.verl.data import StageFolder
-from crt.training.verl.launch import launch
+from crt.training.verl.fit import launch
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_it_ends_with_its_parent(monkeypatch, tmp_path, folder):
     verl_is(monkeypatch, tmp_path, f"pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
             "time.sleep(600)")  # fmt: skip
     body = (
-        "from pathlib import Path; from crt.training.verl.launch import launch; "
+        "from pathlib import Path; from crt.training.verl.fit import launch; "
         "from crt.training.verl.data import StageFolder; "
         f"launch({{}}, StageFolder(Path({str(tmp_path)!r})), lambda: None)"
     )

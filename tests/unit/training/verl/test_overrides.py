@@ -1,5 +1,6 @@
 """A recipe in verl's words."""
 
+import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from crt.algorithm.objectives import PrimalDual, Shorten
+from crt.algorithm.registry import METHODS
+from crt.config import read_dataclass, settings_of
 from crt.recipes import config_of, load_recipe
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
-from crt.training.verl.launch import environment, shown
+from crt.training.verl.fit import environment, shown
 from crt.training.verl.overrides import (
     Model,
     arguments,
@@ -56,9 +59,15 @@ def test_one_update_a_batch_of_whole_groups():
 
 def test_the_objective_is_in_the_command():
     found = overrides(PrimalDual(tolerance=0.02))
-    assert found["+crt.objective.type"] == "primal_dual"
     assert found["+crt.objective.tolerance"] == 0.02 and found["+crt.objective.multiplier"] == 1.0
     assert found["+crt.eos_token_ids"] == [7, 9]
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "crt"])
+def test_every_objective_comes_back_from_its_settings(name):
+    objective = METHODS[name]()
+    settings = json.loads(json.dumps(settings_of(objective)))
+    assert read_dataclass(type(objective), settings) == objective
 
 
 def test_kl_and_loss_are_verls_own():
