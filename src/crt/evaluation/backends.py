@@ -1,4 +1,4 @@
-"""Who answers: a model on this machine, or an OpenAI-compatible server."""
+"""Who answers: a model on this machine, or an OpenAI-compatible server, in units of work."""
 
 import asyncio
 import json
@@ -6,22 +6,19 @@ import os
 import queue
 import random
 import ssl
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from anyio.from_thread import start_blocking_portal
 
 from crt.config import EvaluationConfig, ModelConfig
-from crt.data.datasets import Loaded
+from crt.data.datasets import Loaded, digest
 from crt.data.prompts import PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
-from crt.evaluation.counts import MAX_TOKENS
-from crt.evaluation.work_units import Answered, Backend, Unit, seed_of
+from crt.evaluation.metrics import MAX_TOKENS
 from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import ModelFiles, model_files, with_weights
 from crt.sampling.policy import Response, respond
@@ -30,6 +27,67 @@ from crt.types import Problem
 MAX_BYTES = 64 * 2**20  # of a server's answer
 LONGEST_WAIT = 60.0  # seconds between two tries
 RETRIED = {408, 409, 425, 429}  # and every 5xx: the same request may succeed later
+
+
+# Problems × rollouts as units of work, each with its own seed, in any order and only once
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some problems of a set and some of their rollouts: what is sampled, or lost, together."""
+
+    name: str  # sorts in the order of the plan
+    dataset: str
+    problems: tuple[Problem, ...]
+    first: int  # rollout
+    num_samples: int
+    seed: int
+
+    @property
+    def size(self) -> int:
+        """Responses."""
+        return len(self.problems) * self.num_samples
+
+
+Answered = tuple[Unit, Sequence[Sequence[Response]]]  # for each problem, for each rollout
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Whoever answers."""
+
+    model: Mapping[str, Any]  # who it is, for the manifest
+    prompt_hash: str | None  # of the chat template with the settings, if it is known
+    template: str | None  # the chat template itself, if it is known
+    rows: int  # responses that a unit may have
+    max_tokens: int  # the cap
+    prompt_row: Callable[[Problem], Mapping[str, Any]]  # what is sent for a problem
+    answers: Callable[[Iterable[Unit]], Generator[Answered]]  # units as they are done, any order
+
+
+def plan_units(sets: Sequence[Loaded], rollouts: int, rows: int, seed: int) -> list[Unit]:
+    """All the work, cut into units of at most `rows` responses.
+
+    A unit's seed depends on what it holds and not on when it is sampled, so that an evaluation
+    that was cut off anywhere gives what an uninterrupted one gives.
+    """
+    units: list[Unit] = []
+    num_samples = min(rollouts, rows)
+    step = max(1, rows // rollouts)
+    for place, loaded in enumerate(sets):
+        for start in range(0, len(loaded), step):
+            problems = loaded.problems[start : start + step]
+            for first in range(0, rollouts, num_samples):
+                name = f"{place:03d}-{start:07d}-{first:05d}"
+                unit_seed = seed_of(seed, loaded.name, problems[0].id, first)
+                count = min(num_samples, rollouts - first)
+                units.append(Unit(name, loaded.name, problems, first, count, unit_seed))
+    return units
+
+
+def seed_of(seed: int, dataset: str, problem_id: str, rollout: int) -> int:
+    """A seed of 62 bits that is the same on every machine."""
+    return int(digest(str(seed), dataset, problem_id, str(rollout))[:15], 16)
 
 
 # A model on this machine: through vLLM where it can run, else the fast sampler
@@ -148,34 +206,176 @@ class EndpointSettings:
             )
 
 
+def endpoint_backend(
+    url: str,
+    settings: EndpointSettings,
+    prompt: PromptSettings,
+    sampling: EvaluationConfig,
+    *,
+    seed: int = 0,
+    budget: int | None = None,
+) -> Backend:
+    """The backend for a server's address; it has its own template and no weights to hash."""
+    if prompt.plain is not None:
+        raise ConfigError("an endpoint applies its own chat template: `plain` cannot be used")
+    opens_thinking = {"opens_thinking": settings.opens_thinking}
+    key = _key(settings.key_from)
+    endpoint = Endpoint(api_url(url), settings, sampling, prompt, seed, budget, key)
+    served = settings.model or endpoint.only_model()
+    identity = {"name": served, "kind": "endpoint", "hash": None, "url": endpoint.url}
+
+    def prompt_row(problem: Problem) -> Mapping[str, Any]:
+        messages = to_messages(problem.question, prompt, budget)
+        return {"messages": list(messages), **opens_thinking}
+
+    return Backend(
+        model={**identity, **opens_thinking},
+        prompt_hash=None,
+        template=None,
+        rows=sampling.rollouts,  # a unit is a problem: little is lost when it is cut off
+        max_tokens=sampling.max_tokens,
+        prompt_row=prompt_row,
+        answers=lambda units: endpoint.answers(units, served),
+    )
+
+
 @dataclass(frozen=True)
-class Client:
-    """Sends JSON to a server and receives JSON, within a deadline and a size limit."""
+class Endpoint:
+    """A server: one request per response, each with its own seed."""
 
     url: str
-    timeout: float
-    key: str | None = field(default=None, repr=False)
+    settings: EndpointSettings
+    sampling: EvaluationConfig
+    prompt: PromptSettings
+    seed: int
+    budget: int | None
+    key: str | None = field(repr=False)
 
-    def connect(self) -> httpx.AsyncClient:
+    def only_model(self) -> str:
+        """The one model that is served there."""
+
+        async def models() -> Any:
+            async with self._connect() as http:
+                return await self._send(http, "GET", "/models")
+
+        try:
+            with start_blocking_portal() as portal:
+                answer = portal.call(models)
+            names = [str(model["id"]) for model in answer["data"]]
+        except (Refused, TryAgain) as error:
+            raise EngineError(f"{self.url} does not say which models it serves: {error}") from None
+        except (KeyError, TypeError):
+            raise EngineError(f"{self.url}/models is not a list of models.") from None
+        if len(names) != 1:
+            raise ConfigError(
+                f"{self.url} serves {len(names)} models ({', '.join(names[:10])}): choose one with "
+                "--served-name"
+            )
+        return names[0]
+
+    def answers(self, units: Iterable[Unit], served: str) -> Generator[Answered]:
+        """Units as they complete; requests go on while the caller grades.
+
+        The first request that fails for good ends all others, as leaving the generator does.
+        They run in a thread of their own, for a notebook has an event loop already.
+        """
+        finished: queue.SimpleQueue[Answered | None] = queue.SimpleQueue()
+        # as many units as keep every slot busy, those that the caller has not taken included
+        ahead = asyncio.Semaphore(-(-2 * self.settings.concurrency // self.sampling.rollouts))
+        with start_blocking_portal() as portal:
+            requests = portal.start_task_soon(self._request_all, units, served, ahead, finished.put)
+            requests.add_done_callback(lambda _: finished.put(None))
+            while (answered := finished.get()) is not None:
+                yield answered
+                portal.call(ahead.release)
+            try:
+                requests.result()
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+
+    async def _request_all(
+        self,
+        units: Iterable[Unit],
+        served: str,
+        ahead: asyncio.Semaphore,
+        put: Callable[[Answered], None],
+    ) -> None:
+        slots = asyncio.Semaphore(self.settings.concurrency)
+
+        async def request(dataset: str, problem: Problem, index: int) -> Response:
+            body = self._body(served, problem, seed_of(self.seed, dataset, problem.id, index))
+            async with slots:
+                return await self._respond(http, body)
+
+        async def complete(
+            unit: Unit, requests: Sequence[Sequence[asyncio.Task[Response]]]
+        ) -> None:
+            put((unit, [await asyncio.gather(*row) for row in requests]))
+
+        async with self._connect() as http, asyncio.TaskGroup() as group:
+            for unit in units:
+                await ahead.acquire()
+                indices = range(unit.first, unit.first + unit.num_samples)
+                rows = [
+                    [group.create_task(request(unit.dataset, problem, i)) for i in indices]
+                    for problem in unit.problems
+                ]
+                group.create_task(complete(unit, rows))
+
+    def _body(self, served: str, problem: Problem, seed: int) -> dict[str, Any]:
+        thinking = self.prompt.enable_thinking
+        extra = {"chat_template_kwargs": {"enable_thinking": thinking}}
+        return {
+            "model": served,
+            "messages": list(to_messages(problem.question, self.prompt, self.budget)),
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "max_tokens": self.sampling.max_tokens,
+            "seed": seed % 2**31,
+            **({} if thinking is None else extra),
+        }
+
+    async def _respond(self, http: httpx.AsyncClient, body: dict[str, Any]) -> Response:
+        """One response, tried as often as allowed."""
+        jitter = random.Random(body["seed"])  # so that clients don't all come back at once
+        tries = self.settings.retries + 1
+        reason = ""
+        for attempt in range(tries):
+            try:
+                answer = await self._send(http, "POST", "/chat/completions", body)
+                return parse_answer(answer, self.settings.opens_thinking)
+            except Refused as error:
+                raise EngineError(f"{self.url} refuses: {error}") from None
+            except TryAgain as error:
+                reason = str(error)
+                pause = self.settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
+                if attempt + 1 < tries:
+                    await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
+        raise EngineError(
+            f"{self.url} gave no answer in {tries} tries, at last: {reason}. What is done is kept: "
+            "the same command goes on."
+        )
+
+    def _connect(self) -> httpx.AsyncClient:
         """Connections to be used within one event loop."""
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        headers |= {"Accept-Encoding": "identity"}
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         return httpx.AsyncClient(
             headers=headers,
             verify=ssl.create_default_context(),
-            timeout=self.timeout,
+            timeout=self.settings.timeout,
             limits=httpx.Limits(max_connections=None),
             trust_env=False,  # no proxy, no .netrc
         )
 
-    async def send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON; Refused or TryAgain where there is none."""
+    async def _send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+        """The answer's JSON, within a deadline and a size limit; Refused or TryAgain if none."""
         content = None if body is None else json.dumps(body)
+        timeout = self.settings.timeout
         try:
             async with (
-                asyncio.timeout(self.timeout),
+                asyncio.timeout(timeout),
                 http.stream(method, f"{self.url}{path}", content=content) as response,
             ):
                 answer = bytearray()
@@ -184,7 +384,7 @@ class Client:
                     if len(answer) > MAX_BYTES:
                         raise TryAgain(f"the answer is larger than {MAX_BYTES} bytes")
         except TimeoutError:
-            raise TryAgain(f"no whole answer within {self.timeout:g} s") from None
+            raise TryAgain(f"no whole answer within {timeout:g} s") from None
         except (httpx.HTTPError, OSError) as error:
             raise TryAgain(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         status = response.status_code
@@ -198,133 +398,6 @@ class Client:
         except (ValueError, RecursionError):
             reason = f"the answer is not JSON, or only half of it: {_beginning(answer)}"
             raise TryAgain(reason) from None
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One request per response, each with its own seed."""
-
-    client: Client
-    settings: EndpointSettings
-    served: str
-    sampling: EvaluationConfig
-    prompt: PromptSettings
-    seed: int
-    budget: int | None
-
-    def answers(self, units: Iterable[Unit]) -> Generator[Answered]:
-        """Units as they complete; requests go on while the caller grades.
-
-        The first request that fails for good ends all others, as leaving the generator does.
-        """
-        finished: queue.SimpleQueue[Answered | None] = queue.SimpleQueue()
-        # as many units as keep every slot busy, those that the caller has not taken included
-        ahead = asyncio.Semaphore(-(-2 * self.settings.concurrency // self.sampling.rollouts))
-        with background_loop() as loop:
-            requests = self._request_all(units, ahead, finished.put)
-            running = asyncio.run_coroutine_threadsafe(requests, loop)
-            running.add_done_callback(lambda _: finished.put(None))
-            while (answered := finished.get()) is not None:
-                yield answered
-                loop.call_soon_threadsafe(ahead.release)
-            try:
-                running.result()
-            except ExceptionGroup as failures:
-                raise failures.exceptions[0] from None
-
-    async def _request_all(
-        self, units: Iterable[Unit], ahead: asyncio.Semaphore, put: Callable[[Answered], None]
-    ) -> None:
-        slots = asyncio.Semaphore(self.settings.concurrency)
-
-        async def request(dataset: str, problem: Problem, index: int) -> Response:
-            seed = seed_of(self.seed, dataset, problem.id, index)
-            async with slots:
-                return await self._request(http, problem, seed)
-
-        async def complete(
-            unit: Unit, requests: Sequence[Sequence[asyncio.Task[Response]]]
-        ) -> None:
-            put((unit, [await asyncio.gather(*row) for row in requests]))
-
-        async with self.client.connect() as http, asyncio.TaskGroup() as group:
-            for unit in units:
-                await ahead.acquire()
-                indices = range(unit.first, unit.first + unit.num_samples)
-                rows = [
-                    [group.create_task(request(unit.dataset, problem, i)) for i in indices]
-                    for problem in unit.problems
-                ]
-                group.create_task(complete(unit, rows))
-
-    async def _request(self, http: httpx.AsyncClient, problem: Problem, seed: int) -> Response:
-        """One response, tried as often as allowed."""
-        body = self._body(problem, seed)
-        jitter = random.Random(body["seed"])  # so that clients don't all come back at once
-        url, tries = self.client.url, self.settings.retries + 1
-        reason = ""
-        for attempt in range(tries):
-            try:
-                answer = await self.client.send(http, "POST", "/chat/completions", body)
-                return parse_answer(answer, self.settings.opens_thinking)
-            except Refused as error:
-                raise EngineError(f"{url} refuses: {error}") from None
-            except TryAgain as error:
-                reason = str(error)
-                if attempt + 1 < tries:
-                    pause = (
-                        self.settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
-                    )
-                    await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
-        raise EngineError(
-            f"{url} gave no answer in {tries} tries, at last: {reason}. What is done is kept: the "
-            "same command goes on."
-        )
-
-    def _body(self, problem: Problem, seed: int) -> dict[str, Any]:
-        thinking = self.prompt.enable_thinking
-        extra = {"chat_template_kwargs": {"enable_thinking": thinking}}
-        return {
-            "model": self.served,
-            "messages": list(to_messages(problem.question, self.prompt, self.budget)),
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
-            "max_tokens": self.sampling.max_tokens,
-            "seed": seed % 2**31,
-            **({} if thinking is None else extra),
-        }
-
-
-def endpoint_backend(
-    url: str,
-    settings: EndpointSettings,
-    prompt: PromptSettings,
-    sampling: EvaluationConfig,
-    *,
-    seed: int = 0,
-    budget: int | None = None,
-) -> Backend:
-    """The backend for a server's address; it has its own template and no weights to hash."""
-    if prompt.plain is not None:
-        raise ConfigError("an endpoint applies its own chat template: `plain` cannot be used")
-    client = Client(api_url(url), settings.timeout, _key(settings.key_from))
-    served = settings.model or _only_model(client)
-    identity = {"name": served, "kind": "endpoint", "hash": None, "url": client.url}
-    opens_thinking = {"opens_thinking": settings.opens_thinking}
-
-    def prompt_row(problem: Problem) -> Mapping[str, Any]:
-        messages = to_messages(problem.question, prompt, budget)
-        return {"messages": list(messages), **opens_thinking}
-
-    return Backend(
-        model={**identity, **opens_thinking},
-        prompt_hash=None,
-        template=None,
-        rows=sampling.rollouts,  # a unit is a problem: little is lost when it is cut off
-        max_tokens=sampling.max_tokens,
-        prompt_row=prompt_row,
-        answers=Endpoint(client, settings, served, sampling, prompt, seed, budget).answers,
-    )
 
 
 def api_url(url: str) -> str:
@@ -365,29 +438,6 @@ def parse_answer(answer: Any, opens_thinking: bool) -> Response:
     return Response(content or "", length, stop, opens_thinking)
 
 
-@contextmanager
-def background_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop in a thread of its own; what still runs in it when the block ends is cancelled.
-
-    A thread, for a notebook has a loop in its main thread already.
-    """
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def run_until_stopped() -> None:
-        stop = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run_until_stopped()), daemon=True)
-    thread.start()
-    loop, stop = started.result()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-
-
 def _key(variable: str | None) -> str | None:
     if variable is None:
         return None
@@ -395,27 +445,6 @@ def _key(variable: str | None) -> str | None:
     if not key or not (key.isascii() and key.isprintable()):
         raise ConfigError(f"--key-from {variable}: the environment has no such variable, or no key")
     return key
-
-
-def _only_model(client: Client) -> str:
-    async def models() -> Any:
-        async with client.connect() as http:
-            return await client.send(http, "GET", "/models")
-
-    try:
-        with background_loop() as loop:
-            answer = asyncio.run_coroutine_threadsafe(models(), loop).result()
-        names = [str(model["id"]) for model in answer["data"]]
-    except (Refused, TryAgain) as error:
-        raise EngineError(f"{client.url} does not say which models it serves: {error}") from None
-    except (KeyError, TypeError):
-        raise EngineError(f"{client.url}/models is not a list of models.") from None
-    if len(names) != 1:
-        raise ConfigError(
-            f"{client.url} serves {len(names)} models ({', '.join(names[:10])}): choose one with "
-            "--served-name"
-        )
-    return names[0]
 
 
 def _beginning(content: bytes | bytearray) -> str:

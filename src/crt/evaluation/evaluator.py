@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,16 @@ from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sente
 from crt.data.datasets import Loaded
 from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError
-from crt.evaluation.backends import EndpointSettings, endpoint_backend, local_backend
-from crt.evaluation.counts import TruncatedIs
+from crt.evaluation.backends import (
+    Backend,
+    EndpointSettings,
+    Unit,
+    endpoint_backend,
+    local_backend,
+    plan_units,
+)
 from crt.evaluation.datasets import folder_label, load_sets, short_name
+from crt.evaluation.metrics import TruncatedIs
 from crt.evaluation.paired import uncertifiable
 from crt.evaluation.store import (
     MANIFEST,
@@ -27,11 +35,11 @@ from crt.evaluation.store import (
     open_store,
     prompt_part,
     timestamp,
-    versions,
 )
-from crt.evaluation.work_units import Backend, complete_units, plan_units
 from crt.grading.grader import Grader
 from crt.io import read_json, write_json
+from crt.run import versions
+from crt.sampling.policy import grade_responses
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 Note = Callable[[str], None]  # gets a sentence for the user
@@ -52,6 +60,24 @@ class Plan:
     rows: int | None = None  # responses sampled together; None for what fits
     endpoint: EndpointSettings = field(default_factory=EndpointSettings)
     load: Mapping[str, Any] | None = None  # how data sets are loaded: folder, seed, skip_bad, …
+
+
+def evaluate_model(
+    model: str,
+    data: Sequence[str],
+    out: Path | str | None = None,
+    *,
+    name: str | None = None,
+    note: Note | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Samples, grades and measures; settings as of `EvaluationConfig`, `ModelConfig` and `Plan`."""
+    values: dict[type[Part], dict[str, Any]] = {ModelConfig: {"name": model}}
+    values[EvaluationConfig] = {"data": tuple(data)}
+    for part, own in values.items():
+        own |= {key: settings.pop(key) for key in [*settings] if key in part.model_fields}
+    plan = Plan(*(checked(part, own) for part, own in values.items()), **settings)
+    return evaluate(plan, out, name=name, note=note)
 
 
 def checked(kind: type[Part], values: Mapping[str, Any]) -> Any:
@@ -91,14 +117,13 @@ def evaluate(
 
 def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
     """Who answers: the server at the address that is the model's name, or the model itself."""
+    parts = (plan.prompt, plan.settings)
     if plan.model.name.startswith(("http://", "https://")):
         options = {"seed": plan.seed, "budget": plan.budget}
-        return endpoint_backend(
-            plan.model.name, plan.endpoint, plan.prompt, plan.settings, **options
-        )
+        return endpoint_backend(plan.model.name, plan.endpoint, *parts, **options)
     options = {"budget": plan.budget, "engine": plan.engine, "rows": plan.rows}
     try:
-        backend, notes = local_backend(plan.model, sets, plan.prompt, plan.settings, **options)
+        backend, notes = local_backend(plan.model, sets, *parts, **options)
     except ImportError as error:
         raise ConfigError(
             f"sampling from a model here needs {error.name}: install crt-train[train], or give an "
@@ -136,7 +161,7 @@ def _sample(
     """Samples and grades what is missing, then measures."""
     manifest = read_json(store.folder / MANIFEST)
     if manifest["versions"] != versions():
-        note("this evaluation was begun with other versions of libraries (see its manifest.json)")
+        note("this evaluation was begun with other libraries or elsewhere (see its manifest.json)")
     units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
     total = sum(unit.size for unit in units)
     if not store.has_rollouts(total):
@@ -145,15 +170,34 @@ def _sample(
             for loaded in sets
             for problem in loaded
         )
-        grading = GradingConfig()
-        with Grader(grading.workers, grading.deadline_seconds, grading.memory_mb) as grader:
-            report = lambda done, tokens: tell and tell(total, done, tokens)  # noqa: E731
-            for sentence in complete_units(units, backend, grader, store, report):
-                note(sentence)
+        complete_units(units, backend, store, tell or (lambda *_: None), note)
     evaluation = store.finish(manifest)
     manifest |= {"finished": timestamp()}
     write_json(store.folder / MANIFEST, manifest)
     return replace(evaluation, manifest=manifest)
+
+
+def complete_units(
+    units: Sequence[Unit], backend: Backend, store: Store, tell: Tell, note: Note
+) -> None:
+    """Samples, grades and keeps what is not there yet."""
+    total = sum(unit.size for unit in units)
+    whole, damaged = store.whole_parts({unit.name: unit.size for unit in units})
+    tell(total, sum(unit.size for unit in units if unit.name in whole), 0)
+    missing = (unit for unit in units if unit.name not in whole)
+    settings = GradingConfig()
+    grader = Grader(settings.workers, settings.deadline_seconds, settings.memory_mb)
+    with grader, closing(backend.answers(missing)) as answered:
+        for unit, groups in answered:
+            rollouts = [
+                replace(rollout, dataset=unit.dataset, index=unit.first + rollout.index)
+                for rollout in grade_responses(unit.problems, groups, grader)
+            ]
+            store.write_part(unit.name, rollouts)
+            tell(total, unit.size, sum(rollout.length or 0 for rollout in rollouts))
+    store.join_parts(unit.name for unit in units)
+    for sentence in damaged:
+        note(sentence)
 
 
 @contextlib.contextmanager

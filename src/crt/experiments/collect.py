@@ -12,9 +12,15 @@ import numpy as np
 from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
-from crt.evaluation.bootstrap import Ratio, resample, same
-from crt.evaluation.counts import DatasetCounts
-from crt.evaluation.metrics import MEASURES, accuracy, lengths
+from crt.evaluation.metrics import (
+    MEASURES,
+    DatasetCounts,
+    Ratio,
+    accuracy,
+    lengths,
+    resample,
+    same,
+)
 from crt.evaluation.paired import Pair, pair
 from crt.evaluation.store import Evaluation, load
 from crt.experiments.plan import TIMES, Comparison, Job

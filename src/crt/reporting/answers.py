@@ -14,7 +14,7 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
-from crt.evaluation.counts import effective_verdict
+from crt.evaluation.metrics import effective_verdict
 from crt.evaluation.store import Evaluation
 from crt.reporting.figures.cases import example_questions
 from crt.reporting.load import (

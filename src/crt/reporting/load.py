@@ -267,12 +267,9 @@ def group_comparable(
 
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
     """The same problems, prompted and counted alike, and a name of its own."""
-    differences, _ = incomparable(group[0].manifest, other.manifest)
-    ids, other_ids = (
-        {name: set(tally.ids) for name, tally in evaluation.counts.items()}
-        for evaluation in (group[0], other)
-    )
-    return ids == other_ids and not differences and other.name not in {e.name for e in group}
+    differences, _ = incomparable(group[0], other)
+    same_sets = group[0].counts.keys() == other.counts.keys()
+    return same_sets and not differences and other.name not in {e.name for e in group}
 
 
 def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:

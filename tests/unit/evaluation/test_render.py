@@ -8,8 +8,9 @@ import pytest
 
 from crt.algorithm.statistics import Interval
 from crt.evaluation import render
-from crt.evaluation.counts import ProblemCounts, counts_by_dataset
+from crt.evaluation.metrics import counts_by_dataset
 from crt.evaluation.tables import Cell, Column, Entry, Table, paper_tables
+from tests.support.counts import count_row
 
 HOSTILE = "\x1b[31mred\x1b[0m|a*b_c<script>&$\\x{}%#~^\u202e\n=1+1"
 TABLE = Table(
@@ -67,12 +68,8 @@ def test_a_name_that_a_spreadsheet_would_run_is_quoted():
 
 def entry(name, correct, base=None, tokens=100):
     """40 problems of 4 rollouts; `correct(i)` of them right."""
-    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
     made = counts_by_dataset(
-        [
-            ProblemCounts("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, **zips)
-            for i in range(40)
-        ]
+        count_row("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, 1) for i in range(40)
     )
     return Entry(name, made, made if base is None else base)
 
