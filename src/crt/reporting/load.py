@@ -10,10 +10,11 @@ import numpy as np
 from crt.algorithm.batch import Array
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
+from crt.evaluation.metrics import nested_json
 from crt.evaluation.paired import compare_all, length_matched
 from crt.evaluation.series import SERIES, is_run
 from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, incomparable, load
-from crt.evaluation.tables import load_all
+from crt.evaluation.tables import read_series
 from crt.io import read_json
 from crt.run import Run
 
@@ -104,7 +105,7 @@ class EvaluationGroup:
     @property
     def problem_ids(self) -> dict[str, Sequence[str]]:
         """Data set → its problems, in the base's order."""
-        return {name: t.ids for name, t in self.points[0].evaluation.counts.items()}
+        return {name: c.ids for name, c in self.points[0].evaluation.counts.items()}
 
     @property
     def num_problems(self) -> int:
@@ -230,15 +231,10 @@ def step_of(evaluation: Evaluation) -> int | None:
 
 
 def _read_series(folder: Path, run: RunView | None) -> EvaluationGroup:
-    stored = read_json(folder / SERIES)
-    try:
-        rows = {str(row["name"]): row for row in stored["points"]}
-        points = tuple(
-            EvaluationPoint(e.name, int(rows[e.name]["step"]), e, rows[e.name]["versus"])
-            for e in load_all([str(folder)])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder / SERIES} is not a series of this version: {error!r}.") from None
+    points = tuple(
+        EvaluationPoint(row["name"], row["step"], load(folder / row["name"]), row.get("versus"))
+        for row in read_series(folder)
+    )
     label = f"{run.name}, {folder.name}" if run else folder.name
     return EvaluationGroup(label, points, True, run)
 
@@ -276,9 +272,8 @@ def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, .
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
-        versus = compare_all(length_matched(evaluation, base), base.counts)
-        plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in versus.items()}
-        points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, plain))
+        versus = nested_json(compare_all(length_matched(evaluation, base), base.counts))
+        points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, versus))
     return tuple(points)
 
 
@@ -469,16 +464,17 @@ class ProblemTrajectories:
 
 def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
     """All data sets one after the other, the problems in the base's order."""
-    ids_by_name = group.problem_ids
-    keys = tuple((name, problem_id) for name, ids in ids_by_name.items() for problem_id in ids)
-    accuracy, length = [], []
-    for point in group.points:
-        tallies = point.evaluation.counts
-        parts = [tallies[name].select(ids) for name, ids in ids_by_name.items()]
-        right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
-        accuracy.append(np.concatenate(right))
-        length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))
+    counts = [part for point in group.points for part in point.evaluation.counts.values()]
+    keys = dict.fromkeys((part.name, problem_id) for part in counts for problem_id in part.ids)
+    numbers = {key: number for number, key in enumerate(keys)}
+    accuracy, length = np.full((2, len(group.points), len(keys)), np.nan)
+    for row, point in enumerate(group.points):
+        for part in point.evaluation.counts.values():
+            places = [numbers[part.name, problem_id] for problem_id in part.ids]
+            right = part.correct / np.maximum(part.graded, 1)
+            accuracy[row, places] = np.where(part.graded > 0, right, np.nan)
+            length[row, places] = part.tokens / part.rollouts
     columns = tuple(
         str(point.step) if group.is_series and point.step else point.name for point in group.points
     )
-    return ProblemTrajectories(columns, keys, np.array(accuracy), np.array(length))
+    return ProblemTrajectories(columns, tuple(keys), accuracy, length)
