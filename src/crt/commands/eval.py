@@ -47,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.all_checkpoints and not whole_run:
         raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
-    return _series(args) if whole_run else _single(args)
+    try:
+        return _series(args) if whole_run else _single(args)
+    except KeyboardInterrupt:
+        _note("What is done is kept: the same command goes on from there.")
+        raise
 
 
 def plan_of(args: argparse.Namespace) -> "Plan":

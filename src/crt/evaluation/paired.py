@@ -87,7 +87,7 @@ def compare_pairs(pairs: Sequence[Pair], tolerance: float = TOLERANCE) -> Paired
         changes=_known({name: change(MEASURES[name], pairs) for name in CHANGES}),
         values=_known(values),
         tokens=_tokens(pairs),
-        transitions=by_problem and transitions(*by_problem),
+        transitions=transitions(*by_problem) if by_problem else None,
         certificate=certificate(pairs, tolerance),
     )
 

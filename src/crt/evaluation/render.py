@@ -86,14 +86,15 @@ def terminal(
         return Text(f"{text}{'*' * (best and not colour)}{signs(cell)}", "bold" * best)
 
     for table in tables:
-        box = Box(title=Text(printable(table.title)), title_justify="left")
-        box.add_column("")
-        for column in table.columns:
-            box.add_column(Text(_heading(column, "\n")), justify="right")
         rows = [(printable(name), cells) for name, cells in _rows(table, intervals, styled)]
+        box = Box(title=Text(printable(table.title)), title_justify="left")
+        box.add_column("", min_width=max(len(name) for name, _ in rows))
+        for place, column in enumerate(table.columns):  # headings may be broken, cells are not
+            widest = max(cells[place].cell_len for _, cells in rows)
+            box.add_column(Text(_heading(column, "\n")), justify="right", min_width=widest)
         for name, cells in rows:
             box.add_row(Text(name), *cells)
-        if console.measure(box).maximum <= width:
+        if Console(width=10 * width + 1000).measure(box).minimum <= width:
             console.print(box)
         else:
             for line in _blocks(table, rows):

@@ -36,6 +36,7 @@ LEGEND = (
 )
 TITLES_OF_METRICS: dict[str, tuple[str, Literal["higher", "lower"] | None]] = {  # and the best end
     "acc": ("Acc", "higher"),
+    "interval": ("95 %", None),
     "len": ("Len", "lower"),
     "truncated": ("cut off %", None),
     "no_answer": ("no answer %", None),
@@ -288,43 +289,40 @@ def metrics_table(
     metrics: Mapping[str, Mapping[str, Metrics]], title: str, everything: bool = False
 ) -> Table:
     """One evaluation's metrics: a row per data set, then the averages."""
-    keys = {key for each in metrics["sets"].values() for key in each.values}
-    ks = sorted(int(key.removeprefix("pass@")) for key in keys if key.startswith("pass@"))
-    most = [f"pass@{k}" for k in ks if k > 1][-1:]
-    zips = ("r_zip", "r_zip_correct", "r_zip_wrong") if everything else ()
-    digits = {"acc": 2, "interval": 0, **dict.fromkeys(most if everything else [], 2), "len": 1}
-    digits |= {"truncated": 2, "no_answer": 2, **({"ungraded": 2} if everything else {})}
-    digits |= dict.fromkeys(zips, 3)
     rows = dict(metrics["sets"])
-    notes = [
+    sizes = [
         f"{name}: {each.problems:,} problems, {each.rollouts:,} responses"
         for name, each in rows.items()
     ]
+    decimals = {"acc": 2, "interval": 0, "len": 1, "truncated": 2, "no_answer": 2}
+    if everything:
+        most = max(len([key for key in each.values if "pass@" in key]) for each in rows.values())
+        decimals |= {f"pass@{2 ** (most - 1)}": 2} if most > 1 else {}
+        decimals |= {"ungraded": 2, "r_zip": 3, "r_zip_correct": 3, "r_zip_wrong": 3}
     if len(rows) > 1:
         for group, average_metrics in metrics["averages"].items():
             if group == "all" or len(average_metrics.sets) > 1:
                 rows[f"{TITLES[group]}, average"] = average_metrics
-    body = {
+    cells = {
         name: tuple(
-            Cell(text=_range_text(each.values.get("acc")))
-            if key == "interval"
-            else Cell(each.values.get(key))
-            for key in digits
+            _range_cell(each.values.get("acc")) if key == "interval" else Cell(each.values.get(key))
+            for key in decimals
         )
         for name, each in rows.items()
     }
-    titles = {"interval": "95 %", **{key: title for key, (title, _) in TITLES_OF_METRICS.items()}}
-    columns = tuple(Column("", titles.get(key, key), key, (), n) for key, n in digits.items())
-    return Table("figures", title, columns, tuple(body.items()), ("; ".join(notes) + ".",))
+    columns = tuple(_columns("", (), **decimals))
+    return Table("figures", title, columns, tuple(cells.items()), ("; ".join(sizes) + ".",))
 
 
-def _range_text(value: Interval | None) -> str:
-    return f"{value.low:.1f} – {value.high:.1f}" if value and value.low == value.low else ""
+def _range_cell(value: Interval | None) -> Cell:
+    known = value is not None and not np.isnan(value.low)
+    return Cell(text=f"{value.low:.1f} – {value.high:.1f}") if known else Cell()
 
 
 def _columns(head: str, members: Sequence[str], **decimals: int) -> list[Column]:
+    titles = {key: TITLES_OF_METRICS.get(key, (key, None)) for key in decimals}
     return [
-        Column(head, TITLES_OF_METRICS[key][0], key, tuple(members), n, TITLES_OF_METRICS[key][1])
+        Column(head, titles[key][0], key, tuple(members), n, titles[key][1])
         for key, n in decimals.items()
     ]
 

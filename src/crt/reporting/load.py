@@ -103,33 +103,31 @@ class EvaluationGroup:
         return self.run.name if self.run else self.label
 
     @property
-    def problem_ids(self) -> dict[str, Sequence[str]]:
-        """Data set → its problems, in the base's order."""
-        return {name: c.ids for name, c in self.points[0].evaluation.counts.items()}
+    def datasets(self) -> list[str]:
+        return list(self.points[0].evaluation.counts)
 
     @property
     def num_problems(self) -> int:
-        return sum(map(len, self.problem_ids.values()))
+        return sum(len(counts.ids) for counts in self.points[0].evaluation.counts.values())
 
     @property
     def data_label(self) -> str:
         """The problems, in words: `400 problems of pocket/test:400`."""
         plural = "" if self.num_problems == 1 else "s"
-        return f"{self.num_problems:,} problem{plural} of {', '.join(self.problem_ids)}"
+        return f"{self.num_problems:,} problem{plural} of {', '.join(self.datasets)}"
 
     @property
     def result(self) -> EvaluationPoint | None:
         """The point to judge by: the run's recommended checkpoint, else the last."""
         others = self.points[1:]
-        recommended = [point for point in others if self._is_recommended_step(point)]
+        step = self.run and self.run.recommended
+        recommended = [point for point in others if step and point.step == step]
         return (recommended or others or (None,))[-1]
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
         """Whether it is the checkpoint that the run recommends."""
-        return point is self.result and self._is_recommended_step(point)
-
-    def _is_recommended_step(self, point: EvaluationPoint) -> bool:
-        return bool(self.run and self.run.recommended and point.step == self.run.recommended)
+        step = self.run and self.run.recommended
+        return point is self.result and bool(step) and point.step == step
 
     def problems(self) -> dict[ProblemKey, Row]:
         """The questions and their answers."""
@@ -247,18 +245,13 @@ def group_comparable(
     for evaluation in evaluations:
         home = next((group for group in groups if _fits(group, evaluation)), None)
         if home is None:
-            groups.append([evaluation])
-        else:
-            home.append(evaluation)
-    return [
-        EvaluationGroup(
-            label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}",
-            _compare_with_first(group),
-            is_series=False,
-            run=run,
-        )
-        for group in groups
+            groups.append(home := [])
+        home.append(evaluation)
+    labels = [
+        label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}" for group in groups
     ]
+    points = map(_compare_with_first, groups)
+    return [EvaluationGroup(*each, False, run) for each in zip(labels, points, strict=True)]
 
 
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
@@ -348,25 +341,18 @@ def group_rows(group: EvaluationGroup) -> list[Row]:
     """A row per evaluation, the base first."""
     rows: list[Row] = []
     for order, point in enumerate(group.points):
-        metrics, versus = point.metrics, point.versus_base
+        versus = point.versus_base
         row: Row = {
-            "name": point.name,
-            "curve": group.curve,
-            "group": group.label,
-            "step": point.step,
-            "order": order,
-            "is_base": order == 0,
+            **{"name": point.name, "curve": group.curve, "group": group.label},
+            **{"step": point.step, "order": order, "is_base": order == 0},
             "is_result": point is group.result,
             "recommended": group.is_recommended(point),
-            "problems": metrics["problems"],
-            "rollouts": metrics["rollouts"],
+            **{name: point.metrics[name] for name in ("problems", "rollouts")},
             "shortened": sum((versus.get("transitions") or {}).values()) or None,
             "certificate": versus.get("certificate"),
         }
-        for name in METRICS:
-            row |= with_interval(name, metrics.get(name))
-        for name in VERSUS_BASE:
-            row |= with_interval(name, versus.get(name))
+        for name in (*METRICS, *VERSUS_BASE):
+            row |= with_interval(name, (point.metrics if name in METRICS else versus).get(name))
         rows.append(row)
     return rows
 
