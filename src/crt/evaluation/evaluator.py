@@ -135,19 +135,11 @@ def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
 
 
 def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) -> Manifest:
-    settings = plan.settings
-    sampling = {
-        "rollouts": settings.rollouts,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "max_tokens": backend.max_tokens,
-        "seed": plan.seed,
-        "rows": backend.rows,
-    }
+    asked = plan.settings.model_dump(exclude={"data"})  # rollouts, temperature, top_p, max_tokens
+    sampling = asked | {"max_tokens": backend.max_tokens, "seed": plan.seed, "rows": backend.rows}
     prompt = prompt_part(plan.prompt, plan.budget, backend.prompt_hash)
     manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated)
-    further = {"asked_max_tokens": settings.max_tokens, "template": backend.template}
-    return manifest | further
+    return manifest | {"asked_max_tokens": asked["max_tokens"], "template": backend.template}
 
 
 def _sample(
@@ -162,29 +154,25 @@ def _sample(
     manifest = read_json(store.folder / MANIFEST)
     if manifest["versions"] != versions():
         note("this evaluation was begun with other libraries or elsewhere (see its manifest.json)")
-    units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
-    total = sum(unit.size for unit in units)
-    if not store.has_rollouts(total):
+    if not store.has_rollouts:
         store.write_problems(
             {"data": loaded.name, **asdict(problem), **backend.prompt_row(problem)}
             for loaded in sets
             for problem in loaded
         )
-        complete_units(units, backend, store, tell or (lambda *_: None), note)
+        units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
+        complete_units(units, backend, store, tell or (lambda *_: None))
     evaluation = store.finish(manifest)
     manifest |= {"finished": timestamp()}
     write_json(store.folder / MANIFEST, manifest)
     return replace(evaluation, manifest=manifest)
 
 
-def complete_units(
-    units: Sequence[Unit], backend: Backend, store: Store, tell: Tell, note: Note
-) -> None:
-    """Samples, grades and keeps what is not there yet."""
+def complete_units(units: Sequence[Unit], backend: Backend, store: Store, tell: Tell) -> None:
+    """Samples, grades and keeps what is not there yet; a part that is there is whole."""
     total = sum(unit.size for unit in units)
-    whole, damaged = store.whole_parts({unit.name: unit.size for unit in units})
-    tell(total, sum(unit.size for unit in units if unit.name in whole), 0)
-    missing = (unit for unit in units if unit.name not in whole)
+    missing = [unit for unit in units if not store.part(unit.name).is_file()]
+    tell(total, total - sum(unit.size for unit in missing), 0)
     settings = GradingConfig()
     grader = Grader(settings.workers, settings.deadline_seconds, settings.memory_mb)
     with grader, closing(backend.answers(missing)) as answered:
@@ -195,9 +183,7 @@ def complete_units(
             ]
             store.write_part(unit.name, rollouts)
             tell(total, unit.size, sum(rollout.length or 0 for rollout in rollouts))
-    store.join_parts(unit.name for unit in units)
-    for sentence in damaged:
-        note(sentence)
+    store.join_parts({unit.name: unit.size for unit in units})
 
 
 @contextlib.contextmanager

@@ -225,20 +225,10 @@ class Store:
         """The metrics are there too."""
         return (self.folder / FIGURES).is_file()
 
-    def has_rollouts(self, expected: int) -> bool:
-        """Whether every response is there and whole; reading them checks the checksums."""
-        path = self.folder / ROLLOUTS
-        damage = _damage(path, expected) if path.is_file() else ""
-        if damage and not (self.folder / PARTS).is_dir():  # it cannot be put together again
-            raise DataError(f"{damage} Delete it, and the same command samples again.")
-        return path.is_file() and not damage
-
-    def whole_parts(self, sizes: Mapping[str, int]) -> tuple[set[str], list[str]]:
-        """Names of the parts that are whole, and a sentence about each that is damaged."""
-        there = {name: size for name, size in sizes.items() if self.part(name).is_file()}
-        damage = {name: _damage(self.part(name), size) for name, size in there.items()}
-        sentences = [f"{sentence} It is sampled again." for sentence in damage.values() if sentence]
-        return {name for name, sentence in damage.items() if not sentence}, sentences
+    @property
+    def has_rollouts(self) -> bool:
+        """Every response is there."""
+        return (self.folder / ROLLOUTS).is_file()
 
     def part(self, name: str) -> Path:
         """The file of a part."""
@@ -250,11 +240,15 @@ class Store:
         with written_whole(self.part(name)) as file:
             file.write(pack(rollouts))
 
-    def join_parts(self, names: Iterable[str]) -> None:
+    def join_parts(self, sizes: Mapping[str, int]) -> None:
         """All parts as one file: packed frames one after the other are a packed file."""
         with written_whole(self.folder / ROLLOUTS) as file:
-            for name in names:
-                file.write(self.part(name).read_bytes())
+            for path, size in ((self.part(name), size) for name, size in sizes.items()):
+                with contextlib.suppress(DataError):
+                    if sum(1 for _ in read_lines(path)) == size:  # reading checks the checksums
+                        file.write(path.read_bytes())
+                        continue
+                raise DataError(f"{path} is damaged: delete it, and the same command goes on.")
 
     def write_rollouts(self, rollouts: Iterable[Rollout]) -> None:
         """All rollouts at once, for those that were not sampled here."""
@@ -305,15 +299,6 @@ def _check_sum(path: Path, files: Mapping[str, str]) -> None:
         raise DataError(f"{path} is missing.")
     if sha256(path) != files[path.name]:
         raise DataError(f"{path} is damaged: its checksum is not the one in {FIGURES}.")
-
-
-def _damage(path: Path, expected: int) -> str:
-    """What is wrong with a file of so many rollouts; empty if nothing is."""
-    try:
-        rows = sum(1 for _ in read_rollouts(path))
-    except DataError as error:
-        return str(error)
-    return "" if rows == expected else f"{path} is damaged: {rows} rollouts, not {expected}."
 
 
 # The manifest: two people get the same table, or see why they don't
