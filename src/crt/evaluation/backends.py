@@ -16,9 +16,9 @@ from anyio.from_thread import start_blocking_portal
 
 from crt.config import EvaluationConfig, ModelConfig
 from crt.data.datasets import Loaded, digest
-from crt.data.prompts import PromptSettings, prepare, render, to_messages
+from crt.data.prompts import Prompt, PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
-from crt.evaluation.metrics import MAX_TOKENS
+from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import ModelFiles, model_files, with_weights
 from crt.sampling.policy import Response, respond
@@ -27,6 +27,45 @@ from crt.types import Problem
 MAX_BYTES = 64 * 2**20  # of a server's answer
 LONGEST_WAIT = 60.0  # seconds between two tries
 RETRIED = {408, 409, 425, 429}  # and every 5xx: the same request may succeed later
+
+
+# What is evaluated and how
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """How a server is talked to; nothing here changes what is sampled."""
+
+    model: str | None = None  # as the server calls it; None asks the server
+    concurrency: int = 32  # requests under way at once, at most
+    timeout: float = 600.0  # seconds a request may take
+    retries: int = 5
+    first_wait: float = 1.0  # seconds before the first retry; doubles each time
+    key_from: str | None = None  # name of the environment variable that holds the key
+    opens_thinking: bool = False  # the server's chat template ends inside <think>
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.first_wait < 0:
+            raise ConfigError(
+                f"concurrency {self.concurrency}, time-out {self.timeout:g} s and "
+                f"{self.retries} retries cannot work: at least 1, above 0, at least 0."
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is evaluated and how; every default is `crt.config`'s."""
+
+    model: ModelConfig
+    settings: EvaluationConfig
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+    seed: int = 0
+    truncated: TruncatedIs = "wrong"
+    budget: int | None = None  # tokens, for a prompt that states a budget
+    engine: Engine = "auto"
+    rows: int | None = None  # responses sampled together; None for what fits
+    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    load: Mapping[str, Any] | None = None  # how data sets are loaded: folder, seed, skip_bad, …
 
 
 # Problems × rollouts as units of work, each with its own seed, in any order and only once
@@ -93,48 +132,42 @@ def seed_of(seed: int, dataset: str, problem_id: str, rollout: int) -> int:
 # A model on this machine: through vLLM where it can run, else the fast sampler
 
 
-def local_backend(
-    model: ModelConfig,
-    sets: Sequence[Loaded],
-    prompt: PromptSettings,
-    settings: EvaluationConfig,
-    *,
-    budget: int | None = None,
-    engine: Engine = "auto",
-    rows: int | None = None,
-) -> tuple[Backend, list[str]]:
+def local_backend(plan: Plan, sets: Sequence[Loaded]) -> tuple[Backend, list[str]]:
     """The backend, and what a user should know: a template's quirks, a cap that does not fit."""
-    if rows is not None and rows < 1:
-        raise ConfigError(f"rows = {rows}: at least 1 response has to be sampled at a time")
+    if plan.rows is not None and plan.rows < 1:
+        raise ConfigError(f"rows = {plan.rows}: at least 1 response has to be sampled at a time")
+    model, settings = plan.model, plan.settings
     files = model_files(
         model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
     )
-    template = prepare(files.tokenizer, prompt)  # pyright: ignore[reportArgumentType]
-    longest_prompt = max(
-        len(render(problem, template, budget).token_ids) for loaded in sets for problem in loaded
-    )
+    template = prepare(files.tokenizer, plan.prompt)  # pyright: ignore[reportArgumentType]
+
+    def prompt_of(problem: Problem) -> Prompt:
+        return render(problem, template, plan.budget)
+
+    longest_prompt = max(len(prompt_of(each).token_ids) for loaded in sets for each in loaded)
     cap, notes = fit_cap(files, settings.max_tokens, longest_prompt)
-    chosen = choose_engine(engine, files)
+    engine = choose_engine(plan.engine, files)
     sampling = Sampling(cap, settings.temperature, settings.top_p)
-    sampler, dtype = _make_sampler(chosen, files, model, sampling, cap + longest_prompt)
-    identity = {"name": files.name, "kind": "local", "hash": files.hash}
+    sampler, dtype = _make_sampler(engine, files, model, sampling, cap + longest_prompt)
     own = files.tokenizer.chat_template
 
     def prompt_row(problem: Problem) -> Mapping[str, Any]:
-        rendered = render(problem, template, budget)
-        return {"prompt": rendered.text, "opens_thinking": rendered.opens_thinking}
+        prompt = prompt_of(problem)
+        return {"prompt": prompt.text, "opens_thinking": prompt.opens_thinking}
 
     def answers(units: Iterable[Unit]) -> Generator[Answered]:
         for unit in units:
-            prompts = [render(problem, template, budget) for problem in unit.problems]
+            prompts = [prompt_of(problem) for problem in unit.problems]
             how = (files.tokenizer, files.eos_token_ids, unit.num_samples, unit.seed)
             yield unit, respond(prompts, sampler, *how)
 
+    identity = {"name": files.name, "kind": "local", "hash": files.hash}
     backend = Backend(
-        model={**identity, "dtype": dtype, "engine": chosen},
+        model={**identity, "dtype": dtype, "engine": engine},
         prompt_hash=template.hash,
-        template=own if prompt.plain is None and isinstance(own, str) else None,
-        rows=rows or sampler.batch_size(longest_prompt),
+        template=own if plan.prompt.plain is None and isinstance(own, str) else None,
+        rows=plan.rows or sampler.batch_size(longest_prompt),
         max_tokens=cap,
         prompt_row=prompt_row,
         answers=answers,
@@ -186,55 +219,21 @@ class TryAgain(Exception):
         self.after = after
 
 
-@dataclass(frozen=True)
-class EndpointSettings:
-    """How a server is talked to; nothing here changes what is sampled."""
-
-    model: str | None = None  # as the server calls it; None asks the server
-    concurrency: int = 32  # requests under way at once, at most
-    timeout: float = 600.0  # seconds a request may take
-    retries: int = 5
-    first_wait: float = 1.0  # seconds before the first retry; doubles each time
-    key_from: str | None = None  # name of the environment variable that holds the key
-    opens_thinking: bool = False  # the server's chat template ends inside <think>
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.first_wait < 0:
-            raise ConfigError(
-                f"concurrency {self.concurrency}, time-out {self.timeout:g} s and "
-                f"{self.retries} retries cannot work: at least 1, above 0, at least 0."
-            )
-
-
-def endpoint_backend(
-    url: str,
-    settings: EndpointSettings,
-    prompt: PromptSettings,
-    sampling: EvaluationConfig,
-    *,
-    seed: int = 0,
-    budget: int | None = None,
-) -> Backend:
+def endpoint_backend(plan: Plan) -> Backend:
     """The backend for a server's address; it has its own template and no weights to hash."""
-    if prompt.plain is not None:
+    if plan.prompt.plain is not None:
         raise ConfigError("an endpoint applies its own chat template: `plain` cannot be used")
-    opens_thinking = {"opens_thinking": settings.opens_thinking}
-    key = _key(settings.key_from)
-    endpoint = Endpoint(api_url(url), settings, sampling, prompt, seed, budget, key)
-    served = settings.model or endpoint.only_model()
+    endpoint = Endpoint(api_url(plan.model.name), plan, _key(plan.endpoint.key_from))
+    served = plan.endpoint.model or endpoint.only_model()
     identity = {"name": served, "kind": "endpoint", "hash": None, "url": endpoint.url}
-
-    def prompt_row(problem: Problem) -> Mapping[str, Any]:
-        messages = to_messages(problem.question, prompt, budget)
-        return {"messages": list(messages), **opens_thinking}
-
+    opens_thinking = {"opens_thinking": plan.endpoint.opens_thinking}
     return Backend(
         model={**identity, **opens_thinking},
         prompt_hash=None,
         template=None,
-        rows=sampling.rollouts,  # a unit is a problem: little is lost when it is cut off
-        max_tokens=sampling.max_tokens,
-        prompt_row=prompt_row,
+        rows=plan.settings.rollouts,  # a unit is a problem: little is lost when it is cut off
+        max_tokens=plan.settings.max_tokens,
+        prompt_row=lambda problem: {"messages": endpoint.messages(problem), **opens_thinking},
         answers=lambda units: endpoint.answers(units, served),
     )
 
@@ -244,12 +243,12 @@ class Endpoint:
     """A server: one request per response, each with its own seed."""
 
     url: str
-    settings: EndpointSettings
-    sampling: EvaluationConfig
-    prompt: PromptSettings
-    seed: int
-    budget: int | None
+    plan: Plan
     key: str | None = field(repr=False)
+
+    def messages(self, problem: Problem) -> list[Any]:
+        """What is sent for a problem."""
+        return list(to_messages(problem.question, self.plan.prompt, self.plan.budget))
 
     def only_model(self) -> str:
         """The one model that is served there."""
@@ -281,7 +280,8 @@ class Endpoint:
         """
         finished: queue.SimpleQueue[Answered | None] = queue.SimpleQueue()
         # as many units as keep every slot busy, those that the caller has not taken included
-        ahead = asyncio.Semaphore(-(-2 * self.settings.concurrency // self.sampling.rollouts))
+        slots = self.plan.endpoint.concurrency
+        ahead = asyncio.Semaphore(-(-2 * slots // self.plan.settings.rollouts))
         with start_blocking_portal() as portal:
             requests = portal.start_task_soon(self._request_all, units, served, ahead, finished.put)
             requests.add_done_callback(lambda _: finished.put(None))
@@ -300,10 +300,10 @@ class Endpoint:
         ahead: asyncio.Semaphore,
         put: Callable[[Answered], None],
     ) -> None:
-        slots = asyncio.Semaphore(self.settings.concurrency)
+        slots = asyncio.Semaphore(self.plan.endpoint.concurrency)
 
         async def request(dataset: str, problem: Problem, index: int) -> Response:
-            body = self._body(served, problem, seed_of(self.seed, dataset, problem.id, index))
+            body = self._body(served, problem, seed_of(self.plan.seed, dataset, problem.id, index))
             async with slots:
                 return await self._respond(http, body)
 
@@ -323,14 +323,14 @@ class Endpoint:
                 group.create_task(complete(unit, rows))
 
     def _body(self, served: str, problem: Problem, seed: int) -> dict[str, Any]:
-        thinking = self.prompt.enable_thinking
+        sampling, thinking = self.plan.settings, self.plan.prompt.enable_thinking
         extra = {"chat_template_kwargs": {"enable_thinking": thinking}}
         return {
             "model": served,
-            "messages": list(to_messages(problem.question, self.prompt, self.budget)),
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
-            "max_tokens": self.sampling.max_tokens,
+            "messages": self.messages(problem),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
             "seed": seed % 2**31,
             **({} if thinking is None else extra),
         }
@@ -338,17 +338,17 @@ class Endpoint:
     async def _respond(self, http: httpx.AsyncClient, body: dict[str, Any]) -> Response:
         """One response, tried as often as allowed."""
         jitter = random.Random(body["seed"])  # so that clients don't all come back at once
-        tries = self.settings.retries + 1
-        reason = ""
+        settings, reason = self.plan.endpoint, ""
+        tries = settings.retries + 1
         for attempt in range(tries):
             try:
                 answer = await self._send(http, "POST", "/chat/completions", body)
-                return parse_answer(answer, self.settings.opens_thinking)
+                return parse_answer(answer, settings.opens_thinking)
             except Refused as error:
                 raise EngineError(f"{self.url} refuses: {error}") from None
             except TryAgain as error:
                 reason = str(error)
-                pause = self.settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
+                pause = settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
                 if attempt + 1 < tries:
                     await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
         raise EngineError(
@@ -364,7 +364,7 @@ class Endpoint:
         return httpx.AsyncClient(
             headers=headers,
             verify=ssl.create_default_context(),
-            timeout=self.settings.timeout,
+            timeout=self.plan.endpoint.timeout,
             limits=httpx.Limits(max_connections=None),
             trust_env=False,  # no proxy, no .netrc
         )
@@ -372,7 +372,7 @@ class Endpoint:
     async def _send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON, within a deadline and a size limit; Refused or TryAgain if none."""
         content = None if body is None else json.dumps(body)
-        timeout = self.settings.timeout
+        timeout = self.plan.endpoint.timeout
         try:
             async with (
                 asyncio.timeout(timeout),

@@ -19,7 +19,6 @@ from crt.evaluation.store import (
     evaluation_of,
     make_manifest,
     open_store,
-    prompt_part,
     read_lines,
 )
 from crt.grading.grader import Grader
@@ -46,21 +45,8 @@ STOPS: dict[str, Stop] = {
 CHUNK = 2000  # completions graded together
 
 TokenCounter = Callable[[str], int]  # text -> tokens
+Completion = tuple[str, Problem, Response]  # the set and the problem that it belongs to
 Finder = Callable[[Mapping[str, Any]], tuple[str, Problem]]  # line -> its set and problem
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A response with the problem it belongs to."""
-
-    dataset: str
-    problem: Problem
-    response: Response
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Which problem of all."""
-        return self.dataset, self.problem.id
 
 
 @dataclass(frozen=True)
@@ -95,7 +81,7 @@ def score(
         note(f"{len(faults)} lines left out, such as {faults[0]}")
     if not completions:
         raise DataError(f"{source} has no usable completion" + (f": {faults[0]}" if faults else ""))
-    answered = Counter(completion.key for completion in completions)
+    answered = Counter((dataset, problem.id) for dataset, problem, _ in completions)
     for loaded in sets:
         missing = [problem.id for problem in loaded if (loaded.name, problem.id) not in answered]
         if missing:
@@ -124,12 +110,12 @@ def grade_completions(completions: Sequence[Completion]) -> Iterator[Rollout]:
     settings = GradingConfig()
     with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
         for start in range(0, len(completions), CHUNK):
-            chunk = completions[start : start + CHUNK]
-            problems = [completion.problem for completion in chunk]
-            rollouts = grade_responses(problems, [[each.response] for each in chunk], grader)
-            for completion, rollout in zip(chunk, rollouts, strict=True):
-                yield replace(rollout, dataset=completion.dataset, index=seen[completion.key])
-                seen[completion.key] += 1
+            sets, problems, responses = zip(*completions[start : start + CHUNK], strict=True)
+            rollouts = grade_responses(problems, [[response] for response in responses], grader)
+            for dataset, rollout in zip(sets, rollouts, strict=True):
+                key = dataset, rollout.problem_id
+                yield replace(rollout, dataset=dataset, index=seen[key])
+                seen[key] += 1
 
 
 def _manifest(
@@ -148,7 +134,7 @@ def _manifest(
         "tokenizer": scoring.tokenizer,
         "opens_thinking": scoring.opens_thinking,
     }
-    prompt = prompt_part(None, None, None)
+    prompt: Manifest = {"settings": None, "budget": None, "hash": None}  # somebody else's
     return make_manifest(name, model, sets, prompt, sampling, scoring.truncated)
 
 
@@ -199,7 +185,7 @@ def _completions(
             raise DataError(f"tokens is {tokens!r:.60}, not a number of tokens")
         length = count(text) if tokens is None and count else tokens
         stop = _stop(stop, length, scoring.max_tokens)
-        yield Completion(dataset, problem, Response(text, length, stop, opens_thinking))
+        yield dataset, problem, Response(text, length, stop, opens_thinking)
 
 
 def _row(line: str) -> dict[str, Any]:

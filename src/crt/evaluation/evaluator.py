@@ -1,11 +1,12 @@
 """Evaluate: problems in, an evaluation's directory out; cut off anywhere, it goes on from there."""
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,16 @@ from pydantic import ValidationError
 
 from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sentences
 from crt.data.datasets import Loaded
-from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError
 from crt.evaluation.backends import (
     Backend,
-    EndpointSettings,
+    Plan,
     Unit,
     endpoint_backend,
     local_backend,
     plan_units,
 )
 from crt.evaluation.datasets import folder_label, load_sets, short_name
-from crt.evaluation.metrics import TruncatedIs
 from crt.evaluation.paired import uncertifiable
 from crt.evaluation.store import (
     MANIFEST,
@@ -33,7 +32,6 @@ from crt.evaluation.store import (
     Store,
     make_manifest,
     open_store,
-    prompt_part,
     timestamp,
 )
 from crt.grading.grader import Grader
@@ -44,22 +42,6 @@ from crt.sampling.policy import grade_responses
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 Note = Callable[[str], None]  # gets a sentence for the user
 SECONDS_BETWEEN_LINES = 60.0  # of progress, where there is no terminal
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is evaluated and how; every default is `crt.config`'s."""
-
-    model: ModelConfig
-    settings: EvaluationConfig
-    prompt: PromptSettings = field(default_factory=PromptSettings)
-    seed: int = 0
-    truncated: TruncatedIs = "wrong"
-    budget: int | None = None  # tokens, for a prompt that states a budget
-    engine: Any = "auto"
-    rows: int | None = None  # responses sampled together; None for what fits
-    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
-    load: Mapping[str, Any] | None = None  # how data sets are loaded: folder, seed, skip_bad, …
 
 
 def evaluate_model(
@@ -117,13 +99,10 @@ def evaluate(
 
 def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
     """Who answers: the server at the address that is the model's name, or the model itself."""
-    parts = (plan.prompt, plan.settings)
     if plan.model.name.startswith(("http://", "https://")):
-        options = {"seed": plan.seed, "budget": plan.budget}
-        return endpoint_backend(plan.model.name, plan.endpoint, *parts, **options)
-    options = {"budget": plan.budget, "engine": plan.engine, "rows": plan.rows}
+        return endpoint_backend(plan)
     try:
-        backend, notes = local_backend(plan.model, sets, *parts, **options)
+        backend, notes = local_backend(plan, sets)
     except ImportError as error:
         raise ConfigError(
             f"sampling from a model here needs {error.name}: install crt-train[train], or give an "
@@ -137,7 +116,11 @@ def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
 def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) -> Manifest:
     asked = plan.settings.model_dump(exclude={"data"})  # rollouts, temperature, top_p, max_tokens
     sampling = asked | {"max_tokens": backend.max_tokens, "seed": plan.seed, "rows": backend.rows}
-    prompt = prompt_part(plan.prompt, plan.budget, backend.prompt_hash)
+    prompt = {
+        "settings": json.loads(json.dumps(asdict(plan.prompt))),  # as it will be read
+        "budget": plan.prompt.budget_tokens if plan.budget is None else plan.budget,
+        "hash": backend.prompt_hash,
+    }
     manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated)
     return manifest | {"asked_max_tokens": asked["max_tokens"], "template": backend.template}
 

@@ -10,7 +10,7 @@ import numpy as np
 from crt.algorithm.batch import Array
 from crt.algorithm.metrics import zip_ratio
 from crt.algorithm.statistics import Interval, pass_at_k
-from crt.evaluation.datasets import groups
+from crt.evaluation.datasets import sets_and_averages
 from crt.types import Rollout, Verdict
 
 TruncatedIs = Literal["wrong", "grade"]
@@ -264,13 +264,7 @@ def compute_metrics(counts: Sequence[DatasetCounts]) -> Metrics:
 
 def all_metrics(counts: Mapping[str, DatasetCounts]) -> dict[str, dict[str, Metrics]]:
     """Every data set's metrics, and the averages in-domain, out-domain, own and all."""
-    return {
-        "sets": {name: compute_metrics([each]) for name, each in counts.items()},
-        "averages": {
-            group: compute_metrics([counts[name] for name in members])
-            for group, members in groups(counts).items()
-        },
-    }
+    return sets_and_averages(counts, compute_metrics)
 
 
 def acc_bounds(counts: Sequence[DatasetCounts]) -> tuple[float, float]:

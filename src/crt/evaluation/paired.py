@@ -25,7 +25,7 @@ from crt.algorithm.statistics import (
     problems_needed,
 )
 from crt.errors import DataError
-from crt.evaluation.datasets import groups
+from crt.evaluation.datasets import sets_and_averages
 from crt.evaluation.metrics import (
     LEVEL,
     MEASURES,
@@ -104,13 +104,7 @@ def compare_all(
             f"no data set in common: {', '.join(counts)} here, {', '.join(base)} in the base"
         )
     pairs = {name: pair(counts[name], base[name]) for name in names}
-    return {
-        "sets": {name: compare_pairs([each], tolerance) for name, each in pairs.items()},
-        "averages": {
-            group: compare_pairs([pairs[name] for name in members], tolerance)
-            for group, members in groups(names).items()
-        },
-    }
+    return sets_and_averages(pairs, partial(compare_pairs, tolerance=tolerance))
 
 
 def pair(*counts: DatasetCounts) -> Pair:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 import zstandard
 
 from crt.data.datasets import Loaded
-from crt.data.prompts import PromptSettings
 from crt.errors import DataError
 from crt.evaluation.metrics import (
     DatasetCounts,
@@ -329,15 +328,6 @@ def make_manifest(
         "versions": versions(),
         "started": timestamp(),
     }
-
-
-def prompt_part(settings: PromptSettings | None, budget: int | None, hash: str | None) -> Manifest:
-    """How questions were put; None where somebody else put them."""
-    if settings is None:
-        return {"settings": None, "budget": budget, "hash": hash}
-    plain = json.loads(json.dumps(asdict(settings)))  # as it will be read
-    budget = settings.budget_tokens if budget is None else budget
-    return {"settings": plain, "budget": budget, "hash": hash}
 
 
 def timestamp() -> str:

@@ -315,8 +315,9 @@ def metrics_table(
 
 
 def _range_cell(value: Interval | None) -> Cell:
-    known = value is not None and not np.isnan(value.low)
-    return Cell(text=f"{value.low:.1f} – {value.high:.1f}") if known else Cell()
+    if value is None or np.isnan(value.low):
+        return Cell()
+    return Cell(text=f"{value.low:.1f} – {value.high:.1f}")
 
 
 def _columns(head: str, members: Sequence[str], **decimals: int) -> list[Column]:
