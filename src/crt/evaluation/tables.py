@@ -155,8 +155,8 @@ def read_series(folder: Path) -> list[dict[str, Any]]:
         outside = any(Path(str(point["name"])).name != point["name"] for point in points)
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{folder / SERIES} is not a series of this version.") from None
-    if outside:
-        raise DataError(f"{folder / SERIES} names a point outside of its folder.")
+    if outside or not points:
+        raise DataError(f"{folder / SERIES} has no point, or one outside of its folder.")
     return points
 
 
