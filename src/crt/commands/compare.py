@@ -1,7 +1,9 @@
 """crt compare: the paper's tables for any set of evaluations."""
 
 import argparse
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -55,7 +57,7 @@ def print_comparison(comparison: "Comparison", form: str, intervals: bool) -> No
     print_notes(comparison.warnings, "warning: ")
     if form == "terminal":
         print(render.terminal(comparison.tables, intervals), end="")
-        print(LEGEND)
+        print(textwrap.fill(LEGEND, shutil.get_terminal_size().columns))
     elif form == "markdown":
         print(render.markdown(comparison.tables, intervals) + "\n" + LEGEND)
     elif form == "latex":
