@@ -77,7 +77,7 @@ def evaluate_checkpoints(run: Run) -> None:
     settings = config.evaluation.model_copy(update={"data": (name,)})
     plan = Plan(config.model, settings, prompt=config.prompt, seed=config.seed)
     with progress("evaluate checkpoints") as tell:
-        evaluate_run(run.path, plan, name=SERIES, tell=lambda _: tell)
+        evaluate_run(run.path, plan, name=SERIES, tell=tell)
 
 
 def show_results(run: Run, evaluations: dict[str, "Evaluation"]) -> None:
@@ -122,19 +122,19 @@ def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict
     (data,) = evaluation.counts
     metrics = compute_metrics([evaluation.counts[data]])
     values = metrics.values
-    against = compare_pairs([pair(evaluation.counts[data], base.counts[data])])
+    paired = compare_pairs([pair(evaluation.counts[data], base.counts[data])])
+    against = paired.values
     return {
         "name": name,
         "acc": values["acc"].value,
         "acc_low": values["acc"].low,
         "acc_high": values["acc"].high,
         "len": values["len"].value,
-        "aes1": against.aes1.value if against.aes1 else None,
-        "aes2": against.aes2.value if against.aes2 else None,
+        **{key: against[key].value if key in against else None for key in ("aes1", "aes2")},
         "r_zip": values["r_zip"].value,
         "n_problems": metrics.problems,
         "n_rollouts": metrics.rollouts,
-        "certificate": against.as_json()["certificate"] or {"held": False},
+        "certificate": paired.as_json()["certificate"] or {"held": False},
     }
 
 

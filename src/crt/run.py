@@ -38,7 +38,7 @@ STATE = "state"
 PROGRESS = "progress.json"
 RECORD = "record.json"
 FILES = "files"  # in a record: the checksum of each file beside it
-PACKAGES = ("crt-train", "torch", "transformers", "trl", "numpy", "math-verify")
+PACKAGES = ("crt-train", "torch", "transformers", "trl", "vllm", "numpy", "math-verify")
 
 
 class Run:

@@ -1,7 +1,10 @@
 """crt compare: the paper's tables for any set of evaluations."""
 
 import argparse
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,34 +39,36 @@ def run(args: argparse.Namespace) -> int:
 
     if not 0 <= args.tolerance <= 100:
         raise ConfigError(f"--tolerance {args.tolerance:g} is not a number of points, 0 to 100")
-    found = compare(
+    comparison = compare(
         load_all(args.evaluations),
         base=args.base,
         anyway=args.anyway,
         tolerance=args.tolerance / 100,
     )
-    show_tables(found, args.format, args.intervals)
+    print_comparison(comparison, args.format, args.intervals)
     return 0
 
 
-def screen() -> tuple[bool, int | None]:
-    """Whether there are colours, and how wide it is: a pipe is wide enough for anything."""
-    return (True, None) if sys.stdout.isatty() else (False, 240)
-
-
-def show_tables(found: "Comparison", form: str, intervals: bool) -> None:
-    """Prints in one of the forms."""
+def print_comparison(comparison: "Comparison", form: str, intervals: bool) -> None:
+    """Prints the tables in one of the forms, and the warnings."""
     from crt.evaluation import render
     from crt.evaluation.tables import LEGEND
 
-    for warning in found.warnings:
-        print(f"warning: {render.printable(warning)}", file=sys.stderr)
+    print_notes(comparison.warnings, "warning: ")
     if form == "terminal":
-        print(render.terminal(found.tables, intervals, *screen()), end="")
-        print(LEGEND)
+        print(render.terminal(comparison.tables, intervals), end="")
+        print(textwrap.fill(LEGEND, shutil.get_terminal_size().columns))
     elif form == "markdown":
-        print(render.markdown(found.tables, intervals) + "\n" + LEGEND)
+        print(render.markdown(comparison.tables, intervals) + "\n" + LEGEND)
     elif form == "latex":
-        print(render.latex(found.tables, intervals), end="")
+        print(render.latex(comparison.tables, intervals), end="")
     else:
-        print({"csv": render.as_csv, "json": render.as_json}[form](found.tables), end="")
+        print({"csv": render.as_csv, "json": render.as_json}[form](comparison.tables), end="")
+
+
+def print_notes(sentences: Iterable[str], before: str = "") -> None:
+    """Sentences to standard error, safe to print."""
+    from crt.evaluation.render import printable
+
+    for sentence in sentences:
+        print(printable(f"{before}{sentence}"), file=sys.stderr)

@@ -1,7 +1,6 @@
 """crt eval: sample a model on data sets, grade, measure."""
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
     )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
+    add_output(parser)
     _sampling(parser.add_argument_group("sampling"))
     _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
     add_loading(parser.add_argument_group("data"))
@@ -49,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.all_checkpoints and not whole_run:
         raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
-    return _series(args) if whole_run else _single(args)
+    try:
+        return _series(args) if whole_run else _single(args)
+    except KeyboardInterrupt:
+        _note("What is done is kept: the same command goes on from there.")
+        raise
 
 
 def plan_of(args: argparse.Namespace) -> "Plan":
@@ -60,7 +62,7 @@ def plan_of(args: argparse.Namespace) -> "Plan":
     own = _run_config(args)
     sampling = {**(own.evaluation.model_dump() if own else {}), **_given(args, SAMPLING)}
     if args.data:
-        sampling["data"] = tuple(name.strip() for name in args.data.split(",") if name.strip())
+        sampling["data"] = names_of(args.data)
     model = {"name": args.model, **_given(args, MODEL)}
     return Plan(
         checked(ModelConfig, model),
@@ -74,6 +76,11 @@ def plan_of(args: argparse.Namespace) -> "Plan":
         endpoint=_endpoint_of(args),
         load=load_options(args, own.data.folder if own else None),
     )
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names in `gsm8k, math500`."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def load_options(args: argparse.Namespace, folder: str | None = None) -> dict[str, Any]:
@@ -94,13 +101,20 @@ def add_loading(group: Any) -> None:
     group.add_argument("--columns", type=_columns, default={}, help="question=…,answer=…")
 
 
-def show(evaluation: Any, args: argparse.Namespace) -> None:
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Options of what is printed, for `eval` and `score`."""
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
+    parser.add_argument("--all", action="store_true", help="show pass@k, ungraded and R_zip, too")
+
+
+def print_evaluation(evaluation: Any, args: argparse.Namespace) -> None:
     """An evaluation's table, or JSON, and its warnings."""
     import json
 
-    from crt.commands.compare import screen
+    from crt.commands.compare import print_notes
     from crt.evaluation.metrics import all_metrics, nested_json
-    from crt.evaluation.render import printable, terminal
+    from crt.evaluation.render import terminal
     from crt.evaluation.tables import metrics_table
 
     metrics = all_metrics(evaluation.counts)
@@ -109,24 +123,23 @@ def show(evaluation: Any, args: argparse.Namespace) -> None:
         plain["warnings"] = list(evaluation.warnings)
         print(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        table = metrics_table(metrics, evaluation.name)
-        print(terminal([table], args.intervals, *screen()), end="")
-    for warning in evaluation.warnings:
-        print(f"warning: {printable(warning)}", file=sys.stderr)
+        table = metrics_table(metrics, evaluation.name, everything=args.all)
+        print(terminal([table], args.intervals), end="")
+    print_notes(evaluation.warnings, "warning: ")
 
 
 def _single(args: argparse.Namespace) -> int:
     from crt.evaluation.evaluator import evaluate, progress
 
     with progress(args.name or args.model) as tell:
-        found = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
-    show(found, args)
-    print(f"everything is in {found.folder}", file=sys.stderr)
+        evaluation = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
+    print_evaluation(evaluation, args)
+    _note(f"everything is in {evaluation.folder}")
     return 0
 
 
 def _series(args: argparse.Namespace) -> int:
-    from crt.commands.compare import show_tables
+    from crt.commands.compare import print_comparison
     from crt.errors import ConfigError
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
@@ -136,12 +149,12 @@ def _series(args: argparse.Namespace) -> int:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
     plan = plan_of(args)
     with progress(args.model) as tell:
-        folder, found = evaluate_run(
-            Path(args.model), plan, name=args.name, tell=lambda _: tell, note=_note
-        )
-    compared = compare(found, anyway=plan.prompt.budget != "none")  # the base is told no budget
-    show_tables(compared, "json" if args.json else "terminal", args.intervals)
-    print(f"everything is in {folder}", file=sys.stderr)
+        run = Path(args.model)
+        folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
+    differs = plan.prompt.budget != "none"  # the base is told no budget
+    comparison = compare(evaluations, anyway=differs)
+    print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
+    _note(f"everything is in {folder}")
     return 0
 
 
@@ -196,9 +209,9 @@ def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _note(sentence: str) -> None:
-    from crt.evaluation.render import printable
+    from crt.commands.compare import print_notes
 
-    print(printable(sentence), file=sys.stderr)
+    print_notes([sentence])
 
 
 def _sampling(group: Any) -> None:

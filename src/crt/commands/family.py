@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         names = [name.strip() for name in (args.data or "").split(",") if name.strip()]
         with progress(str(opened.path)) as tell:
-            folder = evaluated_series(opened, names, tell=lambda _: tell, note=_note)
+            folder = evaluated_series(opened, names, tell=tell, note=_note)
     file = args.out or opened.path / FAMILY
     family = build_family(
         opened,

@@ -1,7 +1,6 @@
 """crt report: run and evaluation directories as one page, and as figures for print."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,16 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the page and prints where it is."""
+    from crt.commands.compare import print_notes
     from crt.reporting.report import watch, write_report
 
     options = options_of(args)
     if args.watch:
-        print_note(f"{options.out} is written again as the run goes on; Ctrl-C ends this.")
-        data = watch(options, args.every, lambda data: print_note(_progress(data)), print_note)
+        print_notes([f"{options.out} is written again as the run goes on; Ctrl-C ends this."])
+        data = watch(
+            options,
+            args.every,
+            on_written=lambda data: print_notes([_progress(data)]),
+            on_error=lambda sentence: print_notes([sentence]),
+        )
     else:
         data = write_report(options)
-    for note in data.notes:
-        print_note(f"warning: {note}")
+    print_notes(data.notes, "warning: ")
     size = options.out.stat().st_size / 1e6
     print(f"{options.out} ({size:.1f} MB)")
     if options.figures is not None:
@@ -66,13 +70,6 @@ def options_of(args: argparse.Namespace) -> "ReportOptions":
         formats=parse_formats(args.format),
         budget=int(1e6 * args.texts),
     )
-
-
-def print_note(sentence: str) -> None:
-    """To standard error, safe to print."""
-    from crt.evaluation.render import printable
-
-    print(printable(sentence), file=sys.stderr)
 
 
 def _progress(data: "ReportData") -> str:

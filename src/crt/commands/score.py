@@ -1,7 +1,6 @@
 """crt score: grade and measure completions that somebody else produced."""
 
 import argparse
-import sys
 from pathlib import Path
 
 
@@ -28,21 +27,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opens-thinking", action="store_true", help="the responses start inside <think>"
     )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
-    from crt.commands.eval import add_loading
+    from crt.commands.eval import add_loading, add_output
 
+    add_output(parser)
     add_loading(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Grades, prints the table."""
-    from crt.commands.eval import load_options, show
-    from crt.evaluation.completions import Scoring, score
-    from crt.evaluation.render import printable
+    from crt.commands.compare import print_notes
+    from crt.commands.eval import load_options, names_of, print_evaluation
+    from crt.evaluation.completions import score
 
-    scoring = Scoring(
-        data=tuple(name.strip() for name in args.data.split(",") if name.strip()),
+    evaluation = score(
+        args.file,
+        names_of(args.data),
+        args.out,
+        name=args.name,
+        note=lambda sentence: print_notes([sentence]),
         truncated=args.truncated,
         max_tokens=args.max_tokens,
         temperature=args.temperature,
@@ -52,6 +54,5 @@ def run(args: argparse.Namespace) -> int:
         skip_bad=args.skip_bad,
         load=load_options(args),
     )
-    note = lambda sentence: print(printable(sentence), file=sys.stderr)  # noqa: E731
-    show(score(args.file, scoring, args.out, name=args.name, note=note), args)
+    print_evaluation(evaluation, args)
     return 0

@@ -8,12 +8,12 @@ May import: algorithm, data, grading, sampling, settings.
 """
 
 import importlib
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crt.evaluation.frames import (
+    from crt.evaluation.completions import score
+    from crt.evaluation.evaluator import evaluate_model as evaluate
+    from crt.evaluation.render import (
         comparison_frame,
         figures_frame,
         problems_frame,
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
     from crt.evaluation.store import Evaluation, load
     from crt.evaluation.tables import compare, load_all
 
-_HOME = {
-    "Evaluation": "store",
-    "compare": "tables",
-    "comparison_frame": "frames",
-    "figures_frame": "frames",
-    "load": "store",
-    "load_all": "tables",
-    "problems_frame": "frames",
-    "rollouts_frame": "frames",
+_NAMES_IN = {
+    "completions": "score",
+    "render": "comparison_frame figures_frame problems_frame rollouts_frame",
+    "store": "Evaluation load",
+    "tables": "compare load_all",
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 __all__ = [
     "Evaluation",
     "compare",
@@ -46,47 +43,9 @@ __all__ = [
 ]
 
 
-def evaluate(
-    model: str,
-    data: Sequence[str],
-    out: Path | str | None = None,
-    *,
-    name: str | None = None,
-    note: Callable[[str], None] | None = None,
-    **settings: Any,
-) -> "Evaluation":
-    """Samples, grades and measures; settings as of `EvaluationConfig`, `ModelConfig` and `Plan`."""
-    from crt.config import EvaluationConfig, ModelConfig
-    from crt.evaluation.evaluator import Plan, checked
-    from crt.evaluation.evaluator import evaluate as run
-
-    how = checked(EvaluationConfig, {"data": tuple(data), **_of(EvaluationConfig, settings)})
-    who = checked(ModelConfig, {"name": model, **_of(ModelConfig, settings)})
-    return run(Plan(who, how, **settings), out, name=name, note=note)
-
-
-def score(
-    path: Path | str,
-    data: Sequence[str],
-    out: Path | str | None = None,
-    *,
-    name: str | None = None,
-    note: Callable[[str], None] | None = None,
-    **settings: Any,
-) -> "Evaluation":
-    """Grades and measures completions from a file; settings as of `Scoring`."""
-    from crt.evaluation.completions import Scoring
-    from crt.evaluation.completions import score as run
-
-    return run(path, Scoring(tuple(data), **settings), out, name=name, note=note)
-
-
-def _of(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Takes out of the settings those that belong to this part."""
-    return {key: settings.pop(key) for key in list(settings) if key in kind.model_fields}
-
-
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name == "evaluate":  # of a model by its name; `evaluator.evaluate` takes a whole plan
+        return importlib.import_module("crt.evaluation.evaluator").evaluate_model
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'crt.evaluation' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"crt.evaluation.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"crt.evaluation.{_MODULE_OF[name]}"), name)

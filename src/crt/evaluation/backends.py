@@ -1,4 +1,4 @@
-"""Who answers: a model on this machine, or an OpenAI-compatible server."""
+"""Who answers: a model on this machine, or an OpenAI-compatible server, in units of work."""
 
 import asyncio
 import json
@@ -6,22 +6,19 @@ import os
 import queue
 import random
 import ssl
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from anyio.from_thread import start_blocking_portal
 
 from crt.config import EvaluationConfig, ModelConfig
-from crt.data.datasets import Loaded
-from crt.data.prompts import PromptSettings, prepare, render, to_messages
+from crt.data.datasets import Loaded, digest
+from crt.data.prompts import Prompt, PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
-from crt.evaluation.counts import MAX_TOKENS
-from crt.evaluation.work_units import Answered, Backend, Unit, seed_of
+from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import ModelFiles, model_files, with_weights
 from crt.sampling.policy import Response, respond
@@ -32,51 +29,145 @@ LONGEST_WAIT = 60.0  # seconds between two tries
 RETRIED = {408, 409, 425, 429}  # and every 5xx: the same request may succeed later
 
 
+# What is evaluated and how
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """How a server is talked to; nothing here changes what is sampled."""
+
+    model: str | None = None  # as the server calls it; None asks the server
+    concurrency: int = 32  # requests under way at once, at most
+    timeout: float = 600.0  # seconds a request may take
+    retries: int = 5
+    first_wait: float = 1.0  # seconds before the first retry; doubles each time
+    key_from: str | None = None  # name of the environment variable that holds the key
+    opens_thinking: bool = False  # the server's chat template ends inside <think>
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.first_wait < 0:
+            raise ConfigError(
+                f"concurrency {self.concurrency}, time-out {self.timeout:g} s and "
+                f"{self.retries} retries cannot work: at least 1, above 0, at least 0."
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is evaluated and how; every default is `crt.config`'s."""
+
+    model: ModelConfig
+    settings: EvaluationConfig
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+    seed: int = 0
+    truncated: TruncatedIs = "wrong"
+    budget: int | None = None  # tokens, for a prompt that states a budget
+    engine: Engine = "auto"
+    rows: int | None = None  # responses sampled together; None for what fits
+    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
+    load: Mapping[str, Any] | None = None  # how data sets are loaded: folder, seed, skip_bad, …
+
+
+# Problems × rollouts as units of work, each with its own seed, in any order and only once
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some problems of a set and some of their rollouts: what is sampled, or lost, together."""
+
+    name: str  # sorts in the order of the plan
+    dataset: str
+    problems: tuple[Problem, ...]
+    first: int  # rollout
+    num_samples: int
+    seed: int
+
+    @property
+    def size(self) -> int:
+        """Responses."""
+        return len(self.problems) * self.num_samples
+
+
+Answered = tuple[Unit, Sequence[Sequence[Response]]]  # for each problem, for each rollout
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Whoever answers."""
+
+    model: Mapping[str, Any]  # who it is, for the manifest
+    prompt_hash: str | None  # of the chat template with the settings, if it is known
+    template: str | None  # the chat template itself, if it is known
+    rows: int  # responses that a unit may have
+    max_tokens: int  # the cap
+    prompt_row: Callable[[Problem], Mapping[str, Any]]  # what is sent for a problem
+    answers: Callable[[Iterable[Unit]], Generator[Answered]]  # units as they are done, any order
+
+
+def plan_units(sets: Sequence[Loaded], rollouts: int, rows: int, seed: int) -> list[Unit]:
+    """All the work, cut into units of at most `rows` responses.
+
+    A unit's seed depends on what it holds and not on when it is sampled, so that an evaluation
+    that was cut off anywhere gives what an uninterrupted one gives.
+    """
+    units: list[Unit] = []
+    num_samples = min(rollouts, rows)
+    step = max(1, rows // rollouts)
+    for place, loaded in enumerate(sets):
+        for start in range(0, len(loaded), step):
+            problems = loaded.problems[start : start + step]
+            for first in range(0, rollouts, num_samples):
+                name = f"{place:03d}-{start:07d}-{first:05d}"
+                unit_seed = seed_of(seed, loaded.name, problems[0].id, first)
+                count = min(num_samples, rollouts - first)
+                units.append(Unit(name, loaded.name, problems, first, count, unit_seed))
+    return units
+
+
+def seed_of(seed: int, dataset: str, problem_id: str, rollout: int) -> int:
+    """A seed of 62 bits that is the same on every machine."""
+    return int(digest(str(seed), dataset, problem_id, str(rollout))[:15], 16)
+
+
 # A model on this machine: through vLLM where it can run, else the fast sampler
 
 
-def local_backend(
-    model: ModelConfig,
-    sets: Sequence[Loaded],
-    prompt: PromptSettings,
-    settings: EvaluationConfig,
-    *,
-    budget: int | None = None,
-    engine: Engine = "auto",
-    rows: int | None = None,
-) -> tuple[Backend, list[str]]:
+def local_backend(plan: Plan, sets: Sequence[Loaded]) -> tuple[Backend, list[str]]:
     """The backend, and what a user should know: a template's quirks, a cap that does not fit."""
-    if rows is not None and rows < 1:
-        raise ConfigError(f"rows = {rows}: at least 1 response has to be sampled at a time")
+    if plan.rows is not None and plan.rows < 1:
+        raise ConfigError(f"rows = {plan.rows}: at least 1 response has to be sampled at a time")
+    model, settings = plan.model, plan.settings
     files = model_files(
         model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
     )
-    template = prepare(files.tokenizer, prompt)  # pyright: ignore[reportArgumentType]
-    longest_prompt = max(
-        len(render(problem, template, budget).token_ids) for loaded in sets for problem in loaded
-    )
+    template = prepare(files.tokenizer, plan.prompt)  # pyright: ignore[reportArgumentType]
+
+    def prompt_of(problem: Problem) -> Prompt:
+        return render(problem, template, plan.budget)
+
+    longest_prompt = max(len(prompt_of(each).token_ids) for loaded in sets for each in loaded)
     cap, notes = fit_cap(files, settings.max_tokens, longest_prompt)
-    chosen = choose_engine(engine, files)
+    engine = choose_engine(plan.engine, files)
     sampling = Sampling(cap, settings.temperature, settings.top_p)
-    sampler, dtype = _make_sampler(chosen, files, model, sampling, cap + longest_prompt)
-    identity = {"name": files.name, "kind": "local", "hash": files.hash}
+    sampler, dtype = _make_sampler(engine, files, model, sampling, cap + longest_prompt)
     own = files.tokenizer.chat_template
 
     def prompt_row(problem: Problem) -> Mapping[str, Any]:
-        rendered = render(problem, template, budget)
-        return {"prompt": rendered.text, "opens_thinking": rendered.opens_thinking}
+        prompt = prompt_of(problem)
+        return {"prompt": prompt.text, "opens_thinking": prompt.opens_thinking}
 
     def answers(units: Iterable[Unit]) -> Generator[Answered]:
         for unit in units:
-            prompts = [render(problem, template, budget) for problem in unit.problems]
+            prompts = [prompt_of(problem) for problem in unit.problems]
             how = (files.tokenizer, files.eos_token_ids, unit.num_samples, unit.seed)
             yield unit, respond(prompts, sampler, *how)
 
+    identity = {"name": files.name, "kind": "local", "hash": files.hash}
     backend = Backend(
-        model={**identity, "dtype": dtype, "engine": chosen},
+        model={**identity, "dtype": dtype, "engine": engine},
         prompt_hash=template.hash,
-        template=own if prompt.plain is None and isinstance(own, str) else None,
-        rows=rows or sampler.batch_size(longest_prompt),
+        template=own if plan.prompt.plain is None and isinstance(own, str) else None,
+        rows=plan.rows or sampler.batch_size(longest_prompt),
         max_tokens=cap,
         prompt_row=prompt_row,
         answers=answers,
@@ -128,54 +219,163 @@ class TryAgain(Exception):
         self.after = after
 
 
+def endpoint_backend(plan: Plan) -> Backend:
+    """The backend for a server's address; it has its own template and no weights to hash."""
+    if plan.prompt.plain is not None:
+        raise ConfigError("an endpoint applies its own chat template: `plain` cannot be used")
+    endpoint = Endpoint(api_url(plan.model.name), plan, _key(plan.endpoint.key_from))
+    served = plan.endpoint.model or endpoint.only_model()
+    identity = {"name": served, "kind": "endpoint", "hash": None, "url": endpoint.url}
+    opens_thinking = {"opens_thinking": plan.endpoint.opens_thinking}
+    return Backend(
+        model={**identity, **opens_thinking},
+        prompt_hash=None,
+        template=None,
+        rows=plan.settings.rollouts,  # a unit is a problem: little is lost when it is cut off
+        max_tokens=plan.settings.max_tokens,
+        prompt_row=lambda problem: {"messages": endpoint.messages(problem), **opens_thinking},
+        answers=lambda units: endpoint.answers(units, served),
+    )
+
+
 @dataclass(frozen=True)
-class EndpointSettings:
-    """How a server is talked to; nothing here changes what is sampled."""
-
-    model: str | None = None  # as the server calls it; None asks the server
-    concurrency: int = 32  # requests under way at once, at most
-    timeout: float = 600.0  # seconds a request may take
-    retries: int = 5
-    first_wait: float = 1.0  # seconds before the first retry; doubles each time
-    key_from: str | None = None  # name of the environment variable that holds the key
-    opens_thinking: bool = False  # the server's chat template ends inside <think>
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.first_wait < 0:
-            raise ConfigError(
-                f"concurrency {self.concurrency}, time-out {self.timeout:g} s and "
-                f"{self.retries} retries cannot work: at least 1, above 0, at least 0."
-            )
-
-
-@dataclass(frozen=True)
-class Client:
-    """Sends JSON to a server and receives JSON, within a deadline and a size limit."""
+class Endpoint:
+    """A server: one request per response, each with its own seed."""
 
     url: str
-    timeout: float
-    key: str | None = field(default=None, repr=False)
+    plan: Plan
+    key: str | None = field(repr=False)
 
-    def connect(self) -> httpx.AsyncClient:
+    def messages(self, problem: Problem) -> list[Any]:
+        """What is sent for a problem."""
+        return list(to_messages(problem.question, self.plan.prompt, self.plan.budget))
+
+    def only_model(self) -> str:
+        """The one model that is served there."""
+
+        async def models() -> Any:
+            async with self._connect() as http:
+                return await self._send(http, "GET", "/models")
+
+        try:
+            with start_blocking_portal() as portal:
+                answer = portal.call(models)
+            names = [str(model["id"]) for model in answer["data"]]
+        except (Refused, TryAgain) as error:
+            raise EngineError(f"{self.url} does not say which models it serves: {error}") from None
+        except (KeyError, TypeError):
+            raise EngineError(f"{self.url}/models is not a list of models.") from None
+        if len(names) != 1:
+            raise ConfigError(
+                f"{self.url} serves {len(names)} models ({', '.join(names[:10])}): choose one with "
+                "--served-name"
+            )
+        return names[0]
+
+    def answers(self, units: Iterable[Unit], served: str) -> Generator[Answered]:
+        """Units as they complete; requests go on while the caller grades.
+
+        The first request that fails for good ends all others, as leaving the generator does.
+        They run in a thread of their own, for a notebook has an event loop already.
+        """
+        finished: queue.SimpleQueue[Answered | None] = queue.SimpleQueue()
+        # as many units as keep every slot busy, those that the caller has not taken included
+        slots = self.plan.endpoint.concurrency
+        ahead = asyncio.Semaphore(-(-2 * slots // self.plan.settings.rollouts))
+        with start_blocking_portal() as portal:
+            requests = portal.start_task_soon(self._request_all, units, served, ahead, finished.put)
+            requests.add_done_callback(lambda _: finished.put(None))
+            while (answered := finished.get()) is not None:
+                yield answered
+                portal.call(ahead.release)
+            try:
+                requests.result()
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+
+    async def _request_all(
+        self,
+        units: Iterable[Unit],
+        served: str,
+        ahead: asyncio.Semaphore,
+        put: Callable[[Answered], None],
+    ) -> None:
+        slots = asyncio.Semaphore(self.plan.endpoint.concurrency)
+
+        async def request(dataset: str, problem: Problem, index: int) -> Response:
+            body = self._body(served, problem, seed_of(self.plan.seed, dataset, problem.id, index))
+            async with slots:
+                return await self._respond(http, body)
+
+        async def complete(
+            unit: Unit, requests: Sequence[Sequence[asyncio.Task[Response]]]
+        ) -> None:
+            put((unit, [await asyncio.gather(*row) for row in requests]))
+
+        async with self._connect() as http, asyncio.TaskGroup() as group:
+            for unit in units:
+                await ahead.acquire()
+                indices = range(unit.first, unit.first + unit.num_samples)
+                rows = [
+                    [group.create_task(request(unit.dataset, problem, i)) for i in indices]
+                    for problem in unit.problems
+                ]
+                group.create_task(complete(unit, rows))
+
+    def _body(self, served: str, problem: Problem, seed: int) -> dict[str, Any]:
+        sampling, thinking = self.plan.settings, self.plan.prompt.enable_thinking
+        extra = {"chat_template_kwargs": {"enable_thinking": thinking}}
+        return {
+            "model": served,
+            "messages": self.messages(problem),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": seed % 2**31,
+            **({} if thinking is None else extra),
+        }
+
+    async def _respond(self, http: httpx.AsyncClient, body: dict[str, Any]) -> Response:
+        """One response, tried as often as allowed."""
+        jitter = random.Random(body["seed"])  # so that clients don't all come back at once
+        settings, reason = self.plan.endpoint, ""
+        tries = settings.retries + 1
+        for attempt in range(tries):
+            try:
+                answer = await self._send(http, "POST", "/chat/completions", body)
+                return parse_answer(answer, settings.opens_thinking)
+            except Refused as error:
+                raise EngineError(f"{self.url} refuses: {error}") from None
+            except TryAgain as error:
+                reason = str(error)
+                pause = settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
+                if attempt + 1 < tries:
+                    await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
+        raise EngineError(
+            f"{self.url} gave no answer in {tries} tries, at last: {reason}. What is done is kept: "
+            "the same command goes on."
+        )
+
+    def _connect(self) -> httpx.AsyncClient:
         """Connections to be used within one event loop."""
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        headers |= {"Accept-Encoding": "identity"}
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         return httpx.AsyncClient(
             headers=headers,
             verify=ssl.create_default_context(),
-            timeout=self.timeout,
+            timeout=self.plan.endpoint.timeout,
             limits=httpx.Limits(max_connections=None),
             trust_env=False,  # no proxy, no .netrc
         )
 
-    async def send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON; Refused or TryAgain where there is none."""
+    async def _send(self, http: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+        """The answer's JSON, within a deadline and a size limit; Refused or TryAgain if none."""
         content = None if body is None else json.dumps(body)
+        timeout = self.plan.endpoint.timeout
         try:
             async with (
-                asyncio.timeout(self.timeout),
+                asyncio.timeout(timeout),
                 http.stream(method, f"{self.url}{path}", content=content) as response,
             ):
                 answer = bytearray()
@@ -184,7 +384,7 @@ class Client:
                     if len(answer) > MAX_BYTES:
                         raise TryAgain(f"the answer is larger than {MAX_BYTES} bytes")
         except TimeoutError:
-            raise TryAgain(f"no whole answer within {self.timeout:g} s") from None
+            raise TryAgain(f"no whole answer within {timeout:g} s") from None
         except (httpx.HTTPError, OSError) as error:
             raise TryAgain(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         status = response.status_code
@@ -198,133 +398,6 @@ class Client:
         except (ValueError, RecursionError):
             reason = f"the answer is not JSON, or only half of it: {_beginning(answer)}"
             raise TryAgain(reason) from None
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One request per response, each with its own seed."""
-
-    client: Client
-    settings: EndpointSettings
-    served: str
-    sampling: EvaluationConfig
-    prompt: PromptSettings
-    seed: int
-    budget: int | None
-
-    def answers(self, units: Iterable[Unit]) -> Generator[Answered]:
-        """Units as they complete; requests go on while the caller grades.
-
-        The first request that fails for good ends all others, as leaving the generator does.
-        """
-        finished: queue.SimpleQueue[Answered | None] = queue.SimpleQueue()
-        # as many units as keep every slot busy, those that the caller has not taken included
-        ahead = asyncio.Semaphore(-(-2 * self.settings.concurrency // self.sampling.rollouts))
-        with background_loop() as loop:
-            requests = self._request_all(units, ahead, finished.put)
-            running = asyncio.run_coroutine_threadsafe(requests, loop)
-            running.add_done_callback(lambda _: finished.put(None))
-            while (answered := finished.get()) is not None:
-                yield answered
-                loop.call_soon_threadsafe(ahead.release)
-            try:
-                running.result()
-            except ExceptionGroup as failures:
-                raise failures.exceptions[0] from None
-
-    async def _request_all(
-        self, units: Iterable[Unit], ahead: asyncio.Semaphore, put: Callable[[Answered], None]
-    ) -> None:
-        slots = asyncio.Semaphore(self.settings.concurrency)
-
-        async def request(dataset: str, problem: Problem, index: int) -> Response:
-            seed = seed_of(self.seed, dataset, problem.id, index)
-            async with slots:
-                return await self._request(http, problem, seed)
-
-        async def complete(
-            unit: Unit, requests: Sequence[Sequence[asyncio.Task[Response]]]
-        ) -> None:
-            put((unit, [await asyncio.gather(*row) for row in requests]))
-
-        async with self.client.connect() as http, asyncio.TaskGroup() as group:
-            for unit in units:
-                await ahead.acquire()
-                indices = range(unit.first, unit.first + unit.num_samples)
-                rows = [
-                    [group.create_task(request(unit.dataset, problem, i)) for i in indices]
-                    for problem in unit.problems
-                ]
-                group.create_task(complete(unit, rows))
-
-    async def _request(self, http: httpx.AsyncClient, problem: Problem, seed: int) -> Response:
-        """One response, tried as often as allowed."""
-        body = self._body(problem, seed)
-        jitter = random.Random(body["seed"])  # so that clients don't all come back at once
-        url, tries = self.client.url, self.settings.retries + 1
-        reason = ""
-        for attempt in range(tries):
-            try:
-                answer = await self.client.send(http, "POST", "/chat/completions", body)
-                return parse_answer(answer, self.settings.opens_thinking)
-            except Refused as error:
-                raise EngineError(f"{url} refuses: {error}") from None
-            except TryAgain as error:
-                reason = str(error)
-                if attempt + 1 < tries:
-                    pause = (
-                        self.settings.first_wait * 2 ** min(attempt, 16) * jitter.uniform(0.5, 1.0)
-                    )
-                    await asyncio.sleep(min(LONGEST_WAIT, max(error.after, pause)))
-        raise EngineError(
-            f"{url} gave no answer in {tries} tries, at last: {reason}. What is done is kept: the "
-            "same command goes on."
-        )
-
-    def _body(self, problem: Problem, seed: int) -> dict[str, Any]:
-        thinking = self.prompt.enable_thinking
-        extra = {"chat_template_kwargs": {"enable_thinking": thinking}}
-        return {
-            "model": self.served,
-            "messages": list(to_messages(problem.question, self.prompt, self.budget)),
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
-            "max_tokens": self.sampling.max_tokens,
-            "seed": seed % 2**31,
-            **({} if thinking is None else extra),
-        }
-
-
-def endpoint_backend(
-    url: str,
-    settings: EndpointSettings,
-    prompt: PromptSettings,
-    sampling: EvaluationConfig,
-    *,
-    seed: int = 0,
-    budget: int | None = None,
-) -> Backend:
-    """The backend for a server's address; it has its own template and no weights to hash."""
-    if prompt.plain is not None:
-        raise ConfigError("an endpoint applies its own chat template: `plain` cannot be used")
-    client = Client(api_url(url), settings.timeout, _key(settings.key_from))
-    served = settings.model or _only_model(client)
-    identity = {"name": served, "kind": "endpoint", "hash": None, "url": client.url}
-    opens_thinking = {"opens_thinking": settings.opens_thinking}
-
-    def prompt_row(problem: Problem) -> Mapping[str, Any]:
-        messages = to_messages(problem.question, prompt, budget)
-        return {"messages": list(messages), **opens_thinking}
-
-    return Backend(
-        model={**identity, **opens_thinking},
-        prompt_hash=None,
-        template=None,
-        rows=sampling.rollouts,  # a unit is a problem: little is lost when it is cut off
-        max_tokens=sampling.max_tokens,
-        prompt_row=prompt_row,
-        answers=Endpoint(client, settings, served, sampling, prompt, seed, budget).answers,
-    )
 
 
 def api_url(url: str) -> str:
@@ -365,29 +438,6 @@ def parse_answer(answer: Any, opens_thinking: bool) -> Response:
     return Response(content or "", length, stop, opens_thinking)
 
 
-@contextmanager
-def background_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop in a thread of its own; what still runs in it when the block ends is cancelled.
-
-    A thread, for a notebook has a loop in its main thread already.
-    """
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def run_until_stopped() -> None:
-        stop = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run_until_stopped()), daemon=True)
-    thread.start()
-    loop, stop = started.result()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-
-
 def _key(variable: str | None) -> str | None:
     if variable is None:
         return None
@@ -395,27 +445,6 @@ def _key(variable: str | None) -> str | None:
     if not key or not (key.isascii() and key.isprintable()):
         raise ConfigError(f"--key-from {variable}: the environment has no such variable, or no key")
     return key
-
-
-def _only_model(client: Client) -> str:
-    async def models() -> Any:
-        async with client.connect() as http:
-            return await client.send(http, "GET", "/models")
-
-    try:
-        with background_loop() as loop:
-            answer = asyncio.run_coroutine_threadsafe(models(), loop).result()
-        names = [str(model["id"]) for model in answer["data"]]
-    except (Refused, TryAgain) as error:
-        raise EngineError(f"{client.url} does not say which models it serves: {error}") from None
-    except (KeyError, TypeError):
-        raise EngineError(f"{client.url}/models is not a list of models.") from None
-    if len(names) != 1:
-        raise ConfigError(
-            f"{client.url} serves {len(names)} models ({', '.join(names[:10])}): choose one with "
-            "--served-name"
-        )
-    return names[0]
 
 
 def _beginning(content: bytes | bytearray) -> str:

@@ -10,17 +10,16 @@ from typing import Any
 from crt.config import GradingConfig
 from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
-from crt.evaluation.counts import MAX_TOKENS, TruncatedIs
 from crt.evaluation.datasets import load_sets
+from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.evaluation.store import (
     OLD_KEYS,
     Evaluation,
     Manifest,
+    evaluation_of,
     make_manifest,
     open_store,
-    prompt_part,
     read_lines,
-    unwritten,
 )
 from crt.grading.grader import Grader
 from crt.io import sha256
@@ -46,21 +45,8 @@ STOPS: dict[str, Stop] = {
 CHUNK = 2000  # completions graded together
 
 TokenCounter = Callable[[str], int]  # text -> tokens
+Completion = tuple[str, Problem, Response]  # the set and the problem that it belongs to
 Finder = Callable[[Mapping[str, Any]], tuple[str, Problem]]  # line -> its set and problem
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A response with the problem it belongs to."""
-
-    dataset: str
-    problem: Problem
-    response: Response
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Which problem of all."""
-        return self.dataset, self.problem.id
 
 
 @dataclass(frozen=True)
@@ -80,22 +66,22 @@ class Scoring:
 
 def score(
     path: Path | str,
-    scoring: Scoring,
+    data: Sequence[str],
     out: Path | str | None = None,
     *,
     name: str | None = None,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    **settings: Any,
 ) -> Evaluation:
-    """The evaluation of a file of completions, written to `out` if it is given."""
-    note = note or (lambda _: None)
-    source = Path(path)
+    """Grades and measures a file of completions, into `out` if given; settings as of `Scoring`."""
+    source, scoring = Path(path), Scoring(tuple(data), **settings)
     sets = load_sets(scoring.data, **(scoring.load or {}))
     completions, faults = read_completions(source, sets, scoring)
     if faults:
         note(f"{len(faults)} lines left out, such as {faults[0]}")
     if not completions:
         raise DataError(f"{source} has no usable completion" + (f": {faults[0]}" if faults else ""))
-    answered = Counter(completion.key for completion in completions)
+    answered = Counter((dataset, problem.id) for dataset, problem, _ in completions)
     for loaded in sets:
         missing = [problem.id for problem in loaded if (loaded.name, problem.id) not in answered]
         if missing:
@@ -106,7 +92,7 @@ def score(
     label = name or source.name.partition(".")[0]
     manifest = _manifest(source, scoring, sets, set(answered.values()), label)
     if out is None:
-        return unwritten(manifest, grade_completions(completions))
+        return evaluation_of(manifest, grade_completions(completions))
     with open_store(Path(out), manifest) as store:
         store.write_problems(
             {"data": loaded.name, **asdict(problem)}
@@ -124,12 +110,12 @@ def grade_completions(completions: Sequence[Completion]) -> Iterator[Rollout]:
     settings = GradingConfig()
     with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
         for start in range(0, len(completions), CHUNK):
-            chunk = completions[start : start + CHUNK]
-            problems = [completion.problem for completion in chunk]
-            rollouts = grade_responses(problems, [[each.response] for each in chunk], grader)
-            for completion, rollout in zip(chunk, rollouts, strict=True):
-                yield replace(rollout, dataset=completion.dataset, index=seen[completion.key])
-                seen[completion.key] += 1
+            sets, problems, responses = zip(*completions[start : start + CHUNK], strict=True)
+            rollouts = grade_responses(problems, [[response] for response in responses], grader)
+            for dataset, rollout in zip(sets, rollouts, strict=True):
+                key = dataset, rollout.problem_id
+                yield replace(rollout, dataset=dataset, index=seen[key])
+                seen[key] += 1
 
 
 def _manifest(
@@ -148,7 +134,7 @@ def _manifest(
         "tokenizer": scoring.tokenizer,
         "opens_thinking": scoring.opens_thinking,
     }
-    prompt = prompt_part(None, None, None)
+    prompt: Manifest = {"settings": None, "budget": None, "hash": None}  # somebody else's
     return make_manifest(name, model, sets, prompt, sampling, scoring.truncated)
 
 
@@ -178,17 +164,28 @@ def _completions(
 ) -> Iterator[Completion]:
     """A line's completions: one, or several where `response` is a list."""
     row = _row(line)
-    texts, several = _texts(row["response"])
     dataset, problem = find(row)
     opens = row["opens_thinking"]
     opens_thinking = scoring.opens_thinking if opens is None else bool(opens)
-    for index, text in enumerate(texts):
+    several = isinstance(row["response"], list)
+    texts = row["response"] if several else [row["response"]]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        names = ", ".join(FIELDS["response"])
+        raise DataError(f"no response: a text, or a list of texts, in one of {names}")
+    beside = {name: row[name] for name in ("tokens", "stop")}
+    lists = {
+        k: v if several and isinstance(v, list) else [v] * len(texts) for k, v in beside.items()
+    }
+    if any(len(values) < len(texts) for values in lists.values()):
+        raise DataError("a list beside the responses has fewer elements than they are")
+    for text, tokens, stop in zip(texts, lists["tokens"], lists["stop"], strict=False):
         text = text.encode("utf-8", errors="replace").decode()  # no half of a surrogate pair
-        tokens = _tokens(_at(row["tokens"], index, several))
-        if tokens is None and count is not None:
-            tokens = count(text)
-        stop = _stop(_at(row["stop"], index, several), tokens, scoring.max_tokens)
-        yield Completion(dataset, problem, Response(text, tokens, stop, opens_thinking))
+        is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
+        if tokens is not None and not (is_number and 0 <= tokens < MAX_TOKENS):
+            raise DataError(f"tokens is {tokens!r:.60}, not a number of tokens")
+        length = count(text) if tokens is None and count else tokens
+        stop = _stop(stop, length, scoring.max_tokens)
+        yield dataset, problem, Response(text, length, stop, opens_thinking)
 
 
 def _row(line: str) -> dict[str, Any]:
@@ -206,31 +203,6 @@ def _row(line: str) -> dict[str, Any]:
     }
 
 
-def _texts(response: Any) -> tuple[list[str], bool]:
-    if isinstance(response, str):
-        return [response], False
-    if isinstance(response, list) and response and all(isinstance(r, str) for r in response):
-        return response, True
-    names = ", ".join(FIELDS["response"])
-    raise DataError(f"no response: a text, or a list of texts, in one of {names}")
-
-
-def _at(value: Any, index: int, several: bool) -> Any:
-    if not several or not isinstance(value, list):
-        return value
-    if index >= len(value):
-        raise DataError("a list beside the responses has fewer elements than they are")
-    return value[index]
-
-
-def _tokens(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
-        raise DataError(f"tokens is {value!r:.60}, not a number of tokens")
-    return value
-
-
 def _stop(value: Any, tokens: int | None, cap: int | None) -> Stop | None:
     """How it ended: as the line says, or by the cap if both are known."""
     if value is not None:
@@ -244,21 +216,19 @@ def _stop(value: Any, tokens: int | None, cap: int | None) -> Stop | None:
 
 def _finder(sets: Sequence[Loaded]) -> Finder:
     """From a line to its problem: by id, or by the question's words."""
-    by_id: dict[str, list[tuple[str, Problem]]] = {}
-    by_question: dict[str, list[tuple[str, Problem]]] = {}
+    places: dict[tuple[str, str], list[tuple[str, Problem]]] = {}
     for loaded in sets:
         for problem in loaded:
-            by_id.setdefault(problem.id, []).append((loaded.name, problem))
-            by_question.setdefault(_words(problem.question), []).append((loaded.name, problem))
+            for key in (("id", problem.id), ("question", _words(problem.question))):
+                places.setdefault(key, []).append((loaded.name, problem))
     names = ", ".join(loaded.name for loaded in sets)
 
     def find(row: Mapping[str, Any]) -> tuple[str, Problem]:
         key, question, data = row["id"], row["question"], row["data"]
-        if key is None and not isinstance(question, str):
+        words = _words(question) if isinstance(question, str) else None
+        if key is None and words is None:
             raise DataError("neither a problem id nor a question")
-        matches = by_id.get(str(key), []) if key is not None else []
-        if not matches and isinstance(question, str):
-            matches = by_question.get(_words(question), [])
+        matches = places.get(("id", str(key))) or places.get(("question", words or "")) or []
         matches = [match for match in matches if data in (None, match[0])] or matches
         if not matches:
             what = f"problem {key!r}" if key is not None else f"the question {question!r:.60}"

@@ -1,15 +1,17 @@
 """Which data sets are evaluated, what they are called, and which averages they belong to."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from crt.data.datasets import Loaded, load, parse
 from crt.data.sources import READERS
 from crt.errors import ConfigError, DataError
 
+T = TypeVar("T")
+U = TypeVar("U")
 DOMAINS = {  # the paper's; `gsm8k/train` is not among them, for the model may have seen it
     "in_domain": ("gsm8k", "math500"),
     "out_domain": ("sat_math", "sat_math32", "amc23", "aime24", "olympiadbench"),
@@ -44,6 +46,19 @@ def groups(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         members[_group_of(name)] += (name,)
         members["all"] += (name,)
     return {group: sets for group, sets in members.items() if sets or group == "all"}
+
+
+def sets_and_averages(
+    values: Mapping[str, T], compute: Callable[[Sequence[T]], U]
+) -> dict[str, dict[str, U]]:
+    """What `compute` makes of every data set's value, and of those in each average."""
+    return {
+        "sets": {name: compute([value]) for name, value in values.items()},
+        "averages": {
+            group: compute([values[name] for name in members])
+            for group, members in groups(values).items()
+        },
+    }
 
 
 def missing_from_average(group: str, members: Iterable[str]) -> list[str]:

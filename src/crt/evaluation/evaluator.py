@@ -1,10 +1,12 @@
 """Evaluate: problems in, an evaluation's directory out; cut off anywhere, it goes on from there."""
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,15 @@ from pydantic import ValidationError
 
 from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sentences
 from crt.data.datasets import Loaded
-from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, install_command
-from crt.evaluation.backends import EndpointSettings, endpoint_backend, local_backend
-from crt.evaluation.counts import TruncatedIs
+from crt.evaluation.backends import (
+    Backend,
+    Plan,
+    Unit,
+    endpoint_backend,
+    local_backend,
+    plan_units,
+)
 from crt.evaluation.datasets import folder_label, load_sets, short_name
 from crt.evaluation.paired import uncertifiable
 from crt.evaluation.store import (
@@ -25,33 +32,34 @@ from crt.evaluation.store import (
     Store,
     make_manifest,
     open_store,
-    prompt_part,
     timestamp,
-    versions,
 )
-from crt.evaluation.work_units import Backend, complete_units, plan_units
 from crt.grading.grader import Grader
 from crt.io import read_json, write_json
+from crt.run import versions
+from crt.sampling.policy import grade_responses
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
 Note = Callable[[str], None]  # gets a sentence for the user
 SECONDS_BETWEEN_LINES = 60.0  # of progress, where there is no terminal
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is evaluated and how; every default is `crt.config`'s."""
-
-    model: ModelConfig
-    settings: EvaluationConfig
-    prompt: PromptSettings = field(default_factory=PromptSettings)
-    seed: int = 0
-    truncated: TruncatedIs = "wrong"
-    budget: int | None = None  # tokens, for a prompt that states a budget
-    engine: Any = "auto"
-    rows: int | None = None  # responses sampled together; None for what fits
-    endpoint: EndpointSettings = field(default_factory=EndpointSettings)
-    load: Mapping[str, Any] | None = None  # how data sets are loaded: folder, seed, skip_bad, …
+def evaluate_model(
+    model: str,
+    data: Sequence[str],
+    out: Path | str | None = None,
+    *,
+    name: str | None = None,
+    note: Note | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Samples, grades and measures; settings as of `EvaluationConfig`, `ModelConfig` and `Plan`."""
+    values: dict[type[Part], dict[str, Any]] = {ModelConfig: {"name": model}}
+    values[EvaluationConfig] = {"data": tuple(data)}
+    for part, own in values.items():
+        own |= {key: settings.pop(key) for key in [*settings] if key in part.model_fields}
+    plan = Plan(*(checked(part, own) for part, own in values.items()), **settings)
+    return evaluate(plan, out, name=name, note=note)
 
 
 def checked(kind: type[Part], values: Mapping[str, Any]) -> Any:
@@ -92,13 +100,9 @@ def evaluate(
 def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
     """Who answers: the server at the address that is the model's name, or the model itself."""
     if plan.model.name.startswith(("http://", "https://")):
-        options = {"seed": plan.seed, "budget": plan.budget}
-        return endpoint_backend(
-            plan.model.name, plan.endpoint, plan.prompt, plan.settings, **options
-        )
-    options = {"budget": plan.budget, "engine": plan.engine, "rows": plan.rows}
+        return endpoint_backend(plan)
     try:
-        backend, notes = local_backend(plan.model, sets, plan.prompt, plan.settings, **options)
+        backend, notes = local_backend(plan, sets)
     except ImportError as error:
         raise ConfigError(
             f"sampling from a model here needs {error.name}: {install_command('train')}, or give "
@@ -110,19 +114,15 @@ def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
 
 
 def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) -> Manifest:
-    settings = plan.settings
-    sampling = {
-        "rollouts": settings.rollouts,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "max_tokens": backend.max_tokens,
-        "seed": plan.seed,
-        "rows": backend.rows,
+    asked = plan.settings.model_dump(exclude={"data"})  # rollouts, temperature, top_p, max_tokens
+    sampling = asked | {"max_tokens": backend.max_tokens, "seed": plan.seed, "rows": backend.rows}
+    prompt = {
+        "settings": json.loads(json.dumps(asdict(plan.prompt))),  # as it will be read
+        "budget": plan.prompt.budget_tokens if plan.budget is None else plan.budget,
+        "hash": backend.prompt_hash,
     }
-    prompt = prompt_part(plan.prompt, plan.budget, backend.prompt_hash)
     manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated)
-    further = {"asked_max_tokens": settings.max_tokens, "template": backend.template}
-    return manifest | further
+    return manifest | {"asked_max_tokens": asked["max_tokens"], "template": backend.template}
 
 
 def _sample(
@@ -136,24 +136,37 @@ def _sample(
     """Samples and grades what is missing, then measures."""
     manifest = read_json(store.folder / MANIFEST)
     if manifest["versions"] != versions():
-        note("this evaluation was begun with other versions of libraries (see its manifest.json)")
-    units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
-    total = sum(unit.size for unit in units)
-    if not store.has_rollouts(total):
+        note("this evaluation was begun with other libraries or elsewhere (see its manifest.json)")
+    if not store.has_rollouts:
         store.write_problems(
             {"data": loaded.name, **asdict(problem), **backend.prompt_row(problem)}
             for loaded in sets
             for problem in loaded
         )
-        grading = GradingConfig()
-        with Grader(grading.workers, grading.deadline_seconds, grading.memory_mb) as grader:
-            report = lambda done, tokens: tell and tell(total, done, tokens)  # noqa: E731
-            for sentence in complete_units(units, backend, grader, store, report):
-                note(sentence)
+        units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
+        complete_units(units, backend, store, tell or (lambda *_: None))
     evaluation = store.finish(manifest)
     manifest |= {"finished": timestamp()}
     write_json(store.folder / MANIFEST, manifest)
     return replace(evaluation, manifest=manifest)
+
+
+def complete_units(units: Sequence[Unit], backend: Backend, store: Store, tell: Tell) -> None:
+    """Samples, grades and keeps what is not there yet; a part that is there is whole."""
+    total = sum(unit.size for unit in units)
+    missing = [unit for unit in units if not store.part(unit.name).is_file()]
+    tell(total, total - sum(unit.size for unit in missing), 0)
+    settings = GradingConfig()
+    grader = Grader(settings.workers, settings.deadline_seconds, settings.memory_mb)
+    with grader, closing(backend.answers(missing)) as answered:
+        for unit, groups in answered:
+            rollouts = [
+                replace(rollout, dataset=unit.dataset, index=unit.first + rollout.index)
+                for rollout in grade_responses(unit.problems, groups, grader)
+            ]
+            store.write_part(unit.name, rollouts)
+            tell(total, unit.size, sum(rollout.length or 0 for rollout in rollouts))
+    store.join_parts({unit.name: unit.size for unit in units})
 
 
 @contextlib.contextmanager

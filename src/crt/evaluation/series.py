@@ -1,6 +1,6 @@
 """A run's checkpoints on the same problems and seeds: the series that trajectories are drawn of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,29 +53,35 @@ def evaluate_run(
     *,
     name: str | None = None,
     tolerance: float = TOLERANCE,
-    tell: Callable[[str], Tell | None] = lambda _: None,
+    tell: Tell | None = None,
     note: Note | None = None,
 ) -> tuple[Path, list[Evaluation]]:
-    """Evaluates base and checkpoints; the series is written anew after each of them."""
+    """Evaluates base and checkpoints; the series is written anew after each of them.
+
+    `tell` gets the responses that there are over all points, not those of one.
+    """
     opened = Run.open(run)
     folder = run / "evaluations" / (name or folder_label(plan.settings.data))
     done: list[tuple[Point, Evaluation]] = []
     every = points(opened)
-    notes: set[str] = set()
+    told: set[str] = set()
 
     def note_once(sentence: str) -> None:  # all points say the same of their problems
-        if note and sentence not in notes:
-            notes.add(sentence)
+        if note and sentence not in told:
+            told.add(sentence)
             note(sentence)
+
+    def tell_of_all(total: int, responses: int, tokens: int) -> None:
+        if tell:
+            tell(len(every) * total, responses, tokens)
 
     for point in every:
         own = replace(plan, model=_model(point, opened.config, plan))
         if point.name == BASE:  # as it was before it learned to keep to a budget
-            own = replace(own, prompt=replace(plan.prompt, budget="none", budget_tokens=None))
-            own = replace(own, budget=None)
-        report = _of_all(tell(point.name), len(every))
+            prompt = replace(plan.prompt, budget="none", budget_tokens=None)
+            own = replace(own, prompt=prompt, budget=None)
         evaluation = evaluate(
-            own, folder / point.name, name=point.name, tell=report, note=note_once
+            own, folder / point.name, name=point.name, tell=tell_of_all, note=note_once
         )
         if done:
             evaluation = replace(evaluation, counts=length_matched(evaluation, done[0][1]))
@@ -84,20 +90,9 @@ def evaluate_run(
     return folder, [evaluation for _, evaluation in done]
 
 
-def _of_all(tell: Tell | None, count: int) -> Tell | None:
-    """Reports how many responses there are over all points, not how many this one has."""
-    return tell and (lambda total, done, tokens: tell(count * total, done, tokens))
-
-
 def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[str, Any]:
     """Metrics of every point, and against the base; `folder` is where its responses are."""
     base = done[0][1]
-
-    def against_base(evaluation: Evaluation) -> dict[str, Any] | None:
-        if evaluation is base:
-            return None
-        return nested_json(compare_all(evaluation.counts, base.counts, tolerance))
-
     return {
         "format": 1,
         "base": done[0][0].name,
@@ -112,7 +107,9 @@ def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[s
                 "sets": evaluation.metrics["sets"],
                 "averages": evaluation.metrics["averages"],
                 "warnings": list(evaluation.warnings),
-                "versus": against_base(evaluation),
+                "versus": None
+                if evaluation is base
+                else nested_json(compare_all(evaluation.counts, base.counts, tolerance)),
             }
             for point, evaluation in done
         ],

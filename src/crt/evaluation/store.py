@@ -2,13 +2,11 @@
 
 import codecs
 import contextlib
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -17,16 +15,16 @@ from typing import Any
 import zstandard
 
 from crt.data.datasets import Loaded
-from crt.data.prompts import PromptSettings
 from crt.errors import DataError
-from crt.evaluation.counts import (
+from crt.evaluation.metrics import (
     DatasetCounts,
-    ProblemCounts,
     TruncatedIs,
+    all_metrics,
     count_rollouts,
     counts_by_dataset,
+    nested_json,
+    warnings,
 )
-from crt.evaluation.metrics import all_metrics, nested_json, warnings
 from crt.grading.grader import GRADER_VERSION
 from crt.io import (
     LOCK,
@@ -39,8 +37,8 @@ from crt.io import (
     write_text,
     written_whole,
 )
+from crt.run import versions
 from crt.types import Rollout, Verdict
-from crt.version import __version__
 
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
 COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
@@ -55,19 +53,18 @@ CHUNK = 1 << 20
 
 FORMAT = 1
 IDENTITY = ("format", "model", "data", "prompt", "sampling", "grader", "truncated")
-LIBRARIES = ("torch", "transformers", "vllm", "numpy", "math-verify", "sympy", "zstandard")
 COMPARED = {  # what must be the same for metrics to be comparable
-    "cap (max_tokens)": ("sampling", "max_tokens"),
-    "temperature": ("sampling", "temperature"),
-    "top_p": ("sampling", "top_p"),
-    "number of rollouts": ("sampling", "rollouts"),
-    "grader": ("grader",),
-    "treatment of truncated responses": ("truncated",),
-    "prompt": ("prompt", "settings"),
-    "stated token budget": ("prompt", "budget"),
-    "chat template": ("prompt", "hash"),
+    "sampling.max_tokens": "cap (max_tokens)",
+    "sampling.temperature": "temperature",
+    "sampling.top_p": "top_p",
+    "sampling.rollouts": "number of rollouts",
+    "grader": "grader",
+    "truncated": "treatment of truncated responses",
+    "prompt.settings": "prompt",
+    "prompt.budget": "stated token budget",
+    "prompt.hash": "chat template",
 }
-MAY_BE_NONE = ("stated token budget",)  # none is a value here, elsewhere it is unknown
+MAY_BE_NONE = ("prompt.budget",)  # none is a value here, elsewhere it is unknown
 Manifest = dict[str, Any]
 
 
@@ -115,15 +112,14 @@ def load(folder: Path | str, name: str | None = None) -> Evaluation:
     try:
         _check_manifest(manifest)
         _check_sum(path / COUNTS, metrics["files"])
-        rows = [ProblemCounts(**row) for row in read_rows(path / COUNTS)]
+        counts = counts_by_dataset(read_rows(path / COUNTS))
         iter(metrics["warnings"])
-        label = str(name or manifest["name"])
-        return Evaluation(label, manifest, counts_by_dataset(rows), metrics, path)
+        return Evaluation(str(name or manifest["name"]), manifest, counts, metrics, path)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is not an evaluation of this version: {error!r}.") from None
 
 
-def unwritten(manifest: Manifest, rollouts: Iterable[Rollout]) -> Evaluation:
+def evaluation_of(manifest: Manifest, rollouts: Iterable[Rollout]) -> Evaluation:
     """An evaluation that is not written anywhere."""
     counts = counts_by_dataset(_count(rollouts, manifest))
     return Evaluation(manifest["name"], manifest, counts, _metrics(counts, manifest))
@@ -147,8 +143,7 @@ def read_rollouts(path: Path) -> Iterator[Rollout]:
     """The rollouts of a file; a damaged or cut-off file is named."""
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            row = json.loads(line)
-            values = {OLD_KEYS.get(key, key): value for key, value in row.items()}
+            values = {OLD_KEYS.get(key, key): value for key, value in json.loads(line).items()}
             values = {key: values[key] for key in ROLLOUT_KEYS}
             yield Rollout(**{**values, "verdict": Verdict(values["verdict"])})
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
@@ -194,109 +189,15 @@ def _decompress(chunks: Iterable[bytes]) -> Iterator[bytes]:
 @contextlib.contextmanager
 def open_store(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, locked against other processes."""
-    _make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
     with lock_folder(folder, f"{folder} is in use by another process that evaluates."):
         for place in (folder, folder / PARTS):
             sweep(place)
         _claim(folder, manifest)
         yield Store(folder)
-
-
-@dataclass(frozen=True)
-class Store:
-    """An evaluation under way."""
-
-    folder: Path
-
-    @property
-    def finished(self) -> bool:
-        """The metrics are there too."""
-        return (self.folder / FIGURES).is_file()
-
-    def has_rollouts(self, expected: int) -> bool:
-        """Whether every response is there and whole; reading them checks the checksums."""
-        path = self.folder / ROLLOUTS
-        if not path.is_file():
-            return False
-        try:
-            _check_size(path, expected)
-        except DataError as error:
-            if (self.folder / PARTS).is_dir():
-                return False  # it can be put together again
-            raise DataError(f"{error} Delete it, and the same command samples again.") from None
-        return True
-
-    def whole_parts(self, sizes: Mapping[str, int]) -> tuple[set[str], list[str]]:
-        """Names of the parts that are whole, and a sentence about each that is damaged."""
-        whole: set[str] = set()
-        damaged: list[str] = []
-        for name, size in sizes.items():
-            if self.part(name).is_file():
-                try:
-                    _check_size(self.part(name), size)
-                    whole.add(name)
-                except DataError as error:
-                    damaged.append(f"{error} It is sampled again.")
-        return whole, damaged
-
-    def part(self, name: str) -> Path:
-        """The file of a part."""
-        return self.folder / PARTS / f"{name}.jsonl.zst"
-
-    def write_part(self, name: str, rollouts: Sequence[Rollout]) -> None:
-        """Writes a part, whole or not at all."""
-        _make_folder(self.folder / PARTS)
-        with written_whole(self.part(name)) as file:
-            file.write(pack(rollouts))
-
-    def join_parts(self, names: Iterable[str]) -> None:
-        """All parts as one file: packed frames one after the other are a packed file."""
-        with written_whole(self.folder / ROLLOUTS) as file:
-            for name in names:
-                file.write(self.part(name).read_bytes())
-
-    def write_rollouts(self, rollouts: Iterable[Rollout]) -> None:
-        """All rollouts at once, for those that were not sampled here."""
-        rest = iter(rollouts)
-        with written_whole(self.folder / ROLLOUTS) as file:
-            while batch := list(islice(rest, 1000)):
-                file.write(pack(batch))
-
-    def write_problems(self, problems: Iterable[Mapping[str, Any]]) -> None:
-        """Questions, answers and prompts beside the responses."""
-        _write_rows(self.folder / PROBLEMS, problems)
-
-    def finish(self, manifest: Manifest) -> Evaluation:
-        """Counts and metrics from the responses; then the parts can go."""
-        rows = _count(read_rollouts(self.folder / ROLLOUTS), manifest)
-        _write_rows(self.folder / COUNTS, (asdict(row) for row in rows))
-        files = {name: sha256(self.folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
-        metrics = _metrics(counts_by_dataset(rows), manifest)
-        write_json(self.folder / FIGURES, {**metrics, "files": files})
-        return self.result()
-
-    def result(self) -> Evaluation:
-        """The finished evaluation; the parts are not needed any more."""
-        evaluation = load(self.folder)
-        shutil.rmtree(self.folder / PARTS, ignore_errors=True)
-        return evaluation
-
-
-def _count(rollouts: Iterable[Rollout], manifest: Manifest) -> list[ProblemCounts]:
-    """Counts by problem, data sets in the order in which they were asked for."""
-    place = {data["name"]: i for i, data in enumerate(manifest["data"])}
-    rows = count_rollouts(rollouts, manifest["truncated"])
-    return sorted(rows, key=lambda row: place[row.data])
-
-
-def _metrics(counts: Mapping[str, DatasetCounts], manifest: Manifest) -> dict[str, Any]:
-    """Metrics of every set and average as plain values, and the doubts about them."""
-    cap, wrong = manifest["sampling"].get("max_tokens"), manifest["truncated"] == "wrong"
-    return {**nested_json(all_metrics(counts)), "warnings": warnings(counts, cap, wrong=wrong)}
-
-
-def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
 
 def _claim(folder: Path, manifest: Manifest) -> None:
@@ -312,24 +213,91 @@ def _claim(folder: Path, manifest: Manifest) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Store:
+    """An evaluation under way."""
+
+    folder: Path
+
+    @property
+    def finished(self) -> bool:
+        """The metrics are there too."""
+        return (self.folder / FIGURES).is_file()
+
+    @property
+    def has_rollouts(self) -> bool:
+        """Every response is there."""
+        return (self.folder / ROLLOUTS).is_file()
+
+    def part(self, name: str) -> Path:
+        """The file of a part."""
+        return self.folder / PARTS / f"{name}.jsonl.zst"
+
+    def write_part(self, name: str, rollouts: Sequence[Rollout]) -> None:
+        """Writes a part, whole or not at all."""
+        (self.folder / PARTS).mkdir(exist_ok=True)
+        with written_whole(self.part(name)) as file:
+            file.write(pack(rollouts))
+
+    def join_parts(self, sizes: Mapping[str, int]) -> None:
+        """All parts as one file: packed frames one after the other are a packed file."""
+        with written_whole(self.folder / ROLLOUTS) as file:
+            for path, size in ((self.part(name), size) for name, size in sizes.items()):
+                with contextlib.suppress(DataError):
+                    if sum(1 for _ in read_lines(path)) == size:  # reading checks the checksums
+                        file.write(path.read_bytes())
+                        continue
+                raise DataError(f"{path} is damaged: delete it, and the same command goes on.")
+
+    def write_rollouts(self, rollouts: Iterable[Rollout]) -> None:
+        """All rollouts at once, for those that were not sampled here."""
+        rest = iter(rollouts)
+        with written_whole(self.folder / ROLLOUTS) as file:
+            while batch := list(islice(rest, 1000)):
+                file.write(pack(batch))
+
+    def write_problems(self, problems: Iterable[Mapping[str, Any]]) -> None:
+        """Questions, answers and prompts beside the responses."""
+        _write_rows(self.folder / PROBLEMS, problems)
+
+    def finish(self, manifest: Manifest) -> Evaluation:
+        """Counts and metrics from the responses; then the parts can go."""
+        rows = _count(read_rollouts(self.folder / ROLLOUTS), manifest)
+        _write_rows(self.folder / COUNTS, rows)
+        files = {name: sha256(self.folder / name) for name in (ROLLOUTS, COUNTS, PROBLEMS)}
+        metrics = _metrics(counts_by_dataset(rows), manifest)
+        write_json(self.folder / FIGURES, {**metrics, "files": files})
+        return self.result()
+
+    def result(self) -> Evaluation:
+        """The finished evaluation; the parts are not needed any more."""
+        evaluation = load(self.folder)
+        shutil.rmtree(self.folder / PARTS, ignore_errors=True)
+        return evaluation
+
+
+def _count(rollouts: Iterable[Rollout], manifest: Manifest) -> list[dict[str, Any]]:
+    """Counts by problem, data sets in the order in which they were asked for."""
+    place = {data["name"]: i for i, data in enumerate(manifest["data"])}
+    rows = count_rollouts(rollouts, manifest["truncated"])
+    return sorted(rows, key=lambda row: place[row["data"]])
+
+
+def _metrics(counts: Mapping[str, DatasetCounts], manifest: Manifest) -> dict[str, Any]:
+    """Metrics of every set and average as plain values, and the doubts about them."""
+    cap, wrong = manifest["sampling"].get("max_tokens"), manifest["truncated"] == "wrong"
+    return {**nested_json(all_metrics(counts)), "warnings": warnings(counts, cap, wrong=wrong)}
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    write_text(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
 def _check_sum(path: Path, files: Mapping[str, str]) -> None:
     if not path.is_file():
         raise DataError(f"{path} is missing.")
     if sha256(path) != files[path.name]:
         raise DataError(f"{path} is damaged: its checksum is not the one in {FIGURES}.")
-
-
-def _check_size(path: Path, expected: int) -> None:
-    rows = sum(1 for _ in read_rollouts(path))
-    if rows != expected:
-        raise DataError(f"{path} is damaged: it has {rows} rollouts, not {expected}.")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
 
 
 # The manifest: two people get the same table, or see why they don't
@@ -362,54 +330,40 @@ def make_manifest(
     }
 
 
-def prompt_part(settings: PromptSettings | None, budget: int | None, hash: str | None) -> Manifest:
-    """How questions were put; None where somebody else put them."""
-    if settings is None:
-        return {"settings": None, "budget": budget, "hash": hash}
-    plain = json.loads(json.dumps(asdict(settings)))  # as it will be read
-    budget = settings.budget_tokens if budget is None else budget
-    return {"settings": plain, "budget": budget, "hash": hash}
-
-
 def timestamp() -> str:
     """The time to the second, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def versions() -> dict[str, str]:
-    """Of this package, Python and the libraries that metrics may depend on."""
-    installed = {"crt": __version__, "python": platform.python_version()}
-    for library in LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            installed[library] = importlib.metadata.version(library)
-    return installed
-
-
 def identity_difference(one: Manifest, other: Manifest) -> str | None:
     """Where two manifests differ in what decides the result, as `key: this, not that`."""
-    ours, theirs = (dict(_flatten(_identity(each))) for each in (one, other))
+    ours, theirs = (_flatten(_identity(each)) for each in (one, other))
     for key in sorted({*ours, *theirs}):
         if ours.get(key) != theirs.get(key):
             return f"{key} is {_short(ours.get(key))}, not {_short(theirs.get(key))}"
     return None
 
 
-def incomparable(one: Manifest, other: Manifest) -> tuple[list[str], list[str]]:
+def incomparable(one: Evaluation, other: Evaluation) -> tuple[list[str], list[str]]:
     """Differences that forbid a comparison, and what cannot be checked because it is unknown."""
     differences: list[str] = []
     unknown: list[str] = []
-    for what, path in COMPARED.items():
-        ours, theirs = _at(one, path), _at(other, path)
-        if (ours is None or theirs is None) and what not in MAY_BE_NONE:
+    for key, what in COMPARED.items():
+        ours, theirs = (_at(each.manifest, key) for each in (one, other))
+        if (ours is None or theirs is None) and key not in MAY_BE_NONE:
             unknown.append(what)
         elif ours != theirs:
             differences.append(f"the {what}: {_short(ours)} and {_short(theirs)}")
-    hashes = {data["name"]: data["hash"] for data in other["data"]}
-    differences += [
-        f"the problems of {data['name']}: {data['hash'][:12]} and {hashes[data['name']][:12]}"
-        for data in one["data"]
-        if hashes.get(data["name"], data["hash"]) != data["hash"]
-    ]
+    ours, theirs = (
+        {data["name"]: data["hash"] for data in each.manifest["data"]} for each in (one, other)
+    )
+    for name in (name for name in ours if theirs.get(name, ours[name]) != ours[name]):
+        differences.append(f"the problems of {name}: {ours[name][:12]} and {theirs[name][:12]}")
+    for name, counts in one.counts.items():  # somebody's completions may be of some problems
+        ids = other.counts.get(name, counts).ids
+        if set(counts.ids) != set(ids):
+            sizes = f"{len(counts.ids)} and {len(ids)}"
+            differences.append(f"the problems of {name} that were answered: {sizes}")
     return differences, unknown
 
 
@@ -433,21 +387,22 @@ def _identity(manifest: Manifest) -> Manifest:
     return {**parts, "model": model}
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
+def _at(manifest: Manifest, key: str) -> Any:
+    value: Any = manifest
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, below in value.items():
-            yield from _flatten(below, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for index, below in enumerate(value):
-            yield from _flatten(below, f"{path}[{index}]")
-    else:
-        yield path, value
+def _flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """Every value in it by its place, as `sampling.seed`."""
+    if not isinstance(value, dict | list):
+        return {path: value}
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    flat: dict[str, Any] = {}
+    for key, below in pairs:
+        flat |= _flatten(below, f"{path}.{key}" if path else str(key))
+    return flat
 
 
 def _short(value: Any) -> str:

@@ -4,17 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from crt.algorithm.metrics import AES1, AES2
 from crt.algorithm.statistics import Interval, shortfall
 from crt.errors import ConfigError, DataError, did_you_mean
-from crt.evaluation.bootstrap import interval
-from crt.evaluation.counts import DatasetCounts
 from crt.evaluation.datasets import TITLES, groups, missing_from_average
-from crt.evaluation.metrics import MEASURES, Metrics, accuracy, average, lengths
+from crt.evaluation.metrics import MEASURES, DatasetCounts, Metrics, accuracy, average, lengths
 from crt.evaluation.paired import (
     MATCHED,
     TOLERANCE,
@@ -24,6 +22,7 @@ from crt.evaluation.paired import (
     compare_pairs,
     length_matched,
     pair,
+    statistic_of,
 )
 from crt.evaluation.store import MANIFEST, SERIES, Evaluation, incomparable, load
 from crt.io import read_json
@@ -35,18 +34,33 @@ LEGEND = (
     "interval; ≈: the difference to the base is not supported by the 95 % interval. Intervals are "
     "bootstrapped over problems, paired with the base."
 )
-METRIC_TITLES = {
-    "acc": "Acc",
-    "len": "Len",
-    "truncated": "truncated %",
-    "no_answer": "no answer %",
-    "ungraded": "ungraded %",
-    "r_zip": "R_zip",
-    "r_zip_matched": "R_zip, equal length",
-    "r_zip_matched_base": "base's there",
-    "r_zip_correct": "R_zip correct",
-    "r_zip_wrong": "R_zip wrong",
+TITLES_OF_METRICS: dict[str, tuple[str, Literal["higher", "lower"] | None]] = {  # and the best end
+    "acc": ("Acc", "higher"),
+    "interval": ("95 %", None),
+    "len": ("Len", "lower"),
+    "truncated": ("cut off %", None),
+    "no_answer": ("no answer %", None),
+    "ungraded": ("ungraded %", None),
+    "aes1": ("AES1", "higher"),
+    "aes2": ("AES2", "higher"),
+    "ad": ("AD%", "lower"),
+    "ap": ("AP%", "higher"),
+    "ai": ("AI%", "higher"),
+    "shortened": ("n", None),
+    "r_zip": ("R_zip", "higher"),
+    "r_zip_correct": ("R_zip correct", "higher"),
+    "r_zip_wrong": ("R_zip wrong", "higher"),
+    "r_zip_matched": ("R_zip, equal length", None),
+    "r_zip_matched_base": ("base's there", None),
+    "acc_change": ("Acc − base", "higher"),
+    "saved": ("tokens saved %", "higher"),
+    "bound": ("lower bound", None),
+    "certificate": ("certificate", None),
 }
+MATCHED_NOTE = (
+    "Equal length: of each response and the base's response to the same problem the longer one "
+    "is cut to the shorter. Short texts compress badly; here the difference is one of content."
+)
 Averages = Mapping[str, tuple[str, ...]]  # group → its data sets
 
 
@@ -123,7 +137,9 @@ def load_all(places: Sequence[str]) -> list[Evaluation]:
             name, path = "", place
         folder = Path(path)
         if (folder / SERIES).is_file():
-            evaluations += _load_series(folder, f"{name} " if name else "")
+            prefix = f"{name} " if name else ""
+            names = [str(point["name"]) for point in read_series(folder)]
+            evaluations += [load(folder / point, f"{prefix}{point}") for point in names]
         elif not (folder / MANIFEST).is_file():
             raise DataError(f"{folder} is not an evaluation: it has no {MANIFEST}.")
         else:
@@ -131,15 +147,17 @@ def load_all(places: Sequence[str]) -> list[Evaluation]:
     return evaluations
 
 
-def _load_series(folder: Path, prefix: str) -> list[Evaluation]:
-    """The evaluations of a series, the base first."""
+def read_series(folder: Path) -> list[dict[str, Any]]:
+    """The points of a series, the base first."""
+    content = read_json(folder / SERIES)
     try:
-        names = [str(point["name"]) for point in read_json(folder / SERIES)["points"]]
-    except (KeyError, TypeError):
+        points = [{**point, "step": int(point["step"])} for point in content["points"]]
+        outside = any(Path(str(point["name"])).name != point["name"] for point in points)
+    except (KeyError, TypeError, ValueError):
         raise DataError(f"{folder / SERIES} is not a series of this version.") from None
-    if any(Path(name).name != name for name in names):
-        raise DataError(f"{folder / SERIES} names a point outside of its folder.")
-    return [load(folder / name, f"{prefix}{name}") for name in names]
+    if outside or not points:
+        raise DataError(f"{folder / SERIES} has no point, or one outside of its folder.")
+    return points
 
 
 def _base_first(evaluations: Sequence[Evaluation], base: str | None) -> list[Evaluation]:
@@ -155,12 +173,7 @@ def _base_first(evaluations: Sequence[Evaluation], base: str | None) -> list[Eva
 
 
 def _doubts(first: Evaluation, other: Evaluation, anyway: bool) -> list[str]:
-    differences, unknown = incomparable(first.manifest, other.manifest)
-    for name, counts in first.counts.items():  # somebody's completions may be of some problems
-        theirs = other.counts.get(name, counts).ids
-        if set(counts.ids) != set(theirs):
-            sizes = f"{len(counts.ids)} and {len(theirs)}"
-            differences.append(f"the problems of {name} that were answered: {sizes}")
+    differences, unknown = incomparable(first, other)
     both = f"{first.name} and {other.name}"
     if differences and not anyway:
         raise DataError(
@@ -204,7 +217,18 @@ class Entry:
         if self.is_base:
             problems = sum(len(self.counts[name].ids) for name in column.members)
             return Interval(0.0, 0.0, 0.0, problems) if column.key in AES else None
-        return _compared(self.against_base(column.members), column.key)
+        comparison = self.against_base(column.members)
+        moved, certificate = comparison.transitions, comparison.certificate
+        if column.key == "shortened":
+            return moved and str(moved.shortened)
+        if column.key == "acc_change":
+            return comparison.changes.get("acc")
+        if column.key == "certificate":
+            return certificate and ("passed" if certificate.passed else "not passed")
+        if column.key == "bound" and certificate:
+            bound = 100 * certificate.lower_bound
+            return Interval(bound, np.nan, np.nan, certificate.problems)
+        return comparison.values.get(column.key)
 
     def cell(self, column: Column) -> Cell:
         """The value, marked if the interval of its difference to the base holds 0."""
@@ -225,41 +249,20 @@ def _holds_zero(difference: Interval) -> bool:
     return not (difference.low > 0 or difference.high < 0)  # NaN supports nothing either
 
 
-def _compared(comparison: PairedComparison, key: str) -> Interval | str | None:
-    certificate, moved = comparison.certificate, comparison.transitions
-    if key in ("ad", "ap", "ai"):
-        return comparison.shares.get(key)
-    if key == "shortened":
-        return None if moved is None else str(moved.shortened)
-    if key == "acc_change":
-        return comparison.changes.get("acc")
-    if key == "bound":
-        bound = certificate and 100 * certificate.lower_bound
-        return certificate and Interval(bound or 0.0, np.nan, np.nan, certificate.problems)
-    if key == "certificate":
-        return certificate and ("passed" if certificate.passed else "not passed")
-    return getattr(comparison, key)  # aes1, aes2, saved
-
-
 def _lead(best: Entry, second: Entry, column: Column) -> Interval | None:
     """How far the best is ahead of the next, over the same problems; None where nobody can say."""
-    pairs = [pair(best.counts[name], second.counts[name]) for name in column.members]
     if column.key in MEASURES:
+        pairs = [pair(best.counts[name], second.counts[name]) for name in column.members]
         return change(MEASURES[column.key], pairs)
     if column.key not in AES:
         return None
     score = partial(aes_or_nan, AES[column.key])
-    strata = []
-    for (ours, theirs), name in zip(pairs, column.members, strict=True):
-        base_ids = set(best.base[name].ids)
-        ids = [problem_id for problem_id in ours.ids if problem_id in base_ids]
-        three = [counts.select(ids) for counts in (ours, theirs, best.base[name])]
-        strata.append([measure(counts) for counts in three for measure in (accuracy, lengths)])
-    return interval(
+    return statistic_of(
         lambda a, a_len, b, b_len, base, base_len: (
             score(a, a_len, base, base_len) - score(b, b_len, base, base_len)
         ),
-        strata,
+        [accuracy, lengths],
+        [pair(best.counts[n], second.counts[n], best.base[n]) for n in column.members],
     )
 
 
@@ -270,105 +273,84 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     """Tables 1–3, stability, redundancy and the certificate; the first entry is the base."""
     names = [n for n in entries[0].counts if all(n in entry.counts for entry in entries)]
     averages = groups(names)
-    return [
-        *(_accuracy_table(group, averages[group], entries) for group in averages if group != "all"),
-        _averages_table(averages["all"], entries),
-        *(_stability_table(name, entries) for name in names),
-        *(_redundancy_table(name, entries) for name in names),
-        _certificate_table(averages, entries),
-    ]
+    tables = [_accuracy_table(group, averages[group], entries) for group in averages]
+    for name in names:
+        columns = _columns(name, (name,), ad=1, ap=1, ai=1, shortened=0, acc=2)
+        tables.append(_table(f"stability_{name}", f"Stability, {name}", columns, entries))
+    for name in names:
+        keys = ("r_zip", "r_zip_correct", "r_zip_wrong", *MATCHED)
+        columns = _columns(name, (name,), **dict.fromkeys(keys, 3))
+        notes = [MATCHED_NOTE] * any(entry.counts[name].matched.any() for entry in entries)
+        tables.append(_table(f"redundancy_{name}", f"Redundancy, {name}", columns, entries, notes))
+    return [*tables, _certificate_table(averages, entries)]
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, Metrics]], title: str) -> Table:
+def metrics_table(
+    metrics: Mapping[str, Mapping[str, Metrics]], title: str, everything: bool = False
+) -> Table:
     """One evaluation's metrics: a row per data set, then the averages."""
-    keys = {key for each in metrics["sets"].values() for key in each.values}
-    ks = sorted(int(key.removeprefix("pass@")) for key in keys if key.startswith("pass@"))
-    most = [f"pass@{k}" for k in ks if k > 1][-1:]
-    digits = {"acc": 2, **dict.fromkeys(most, 2), "len": 1, "truncated": 2, "no_answer": 2}
-    digits |= {"ungraded": 2, "r_zip": 3, "r_zip_correct": 3, "r_zip_wrong": 3}
     rows = dict(metrics["sets"])
+    sizes = [
+        f"{name}: {each.problems:,} problems, {each.rollouts:,} responses"
+        for name, each in rows.items()
+    ]
+    decimals = {"acc": 2, "interval": 0, "len": 1, "truncated": 2, "no_answer": 2}
+    if everything:
+        most = max(len([key for key in each.values if "pass@" in key]) for each in rows.values())
+        decimals |= {f"pass@{2 ** (most - 1)}": 2} if most > 1 else {}
+        decimals |= {"ungraded": 2, "r_zip": 3, "r_zip_correct": 3, "r_zip_wrong": 3}
     if len(rows) > 1:
         for group, average_metrics in metrics["averages"].items():
             if group == "all" or len(average_metrics.sets) > 1:
                 rows[f"{TITLES[group]}, average"] = average_metrics
-    columns = [Column("", key, key, (), 0) for key in ("problems", "rollouts")]
-    columns += [Column("", METRIC_TITLES.get(key, key), key, (), n) for key, n in digits.items()]
     cells = {
-        name: (
-            *(Cell(text=str(size)) for size in (each.problems, each.rollouts)),
-            *(Cell(each.values.get(key)) for key in digits),
+        name: tuple(
+            _range_cell(each.values.get("acc")) if key == "interval" else Cell(each.values.get(key))
+            for key in decimals
         )
         for name, each in rows.items()
     }
-    return Table("figures", title, tuple(columns), tuple(cells.items()))
+    columns = tuple(_columns("", (), **decimals))
+    return Table("figures", title, columns, tuple(cells.items()), ("; ".join(sizes) + ".",))
+
+
+def _range_cell(value: Interval | None) -> Cell:
+    if value is None or np.isnan(value.low):
+        return Cell()
+    return Cell(text=f"{value.low:.1f} – {value.high:.1f}")
+
+
+def _columns(head: str, members: Sequence[str], **decimals: int) -> list[Column]:
+    titles = {key: TITLES_OF_METRICS.get(key, (key, None)) for key in decimals}
+    return [
+        Column(head, titles[key][0], key, tuple(members), n, titles[key][1])
+        for key, n in decimals.items()
+    ]
 
 
 def _accuracy_table(group: str, members: Sequence[str], entries: Sequence[Entry]) -> Table:
-    """Acc and Len of every set, their averages, AES."""
+    """Acc and Len of every set, their averages, AES; of all sets the averages alone."""
     columns: list[Column] = []
-    for name in members:
-        columns += [
-            Column(name, "Acc", "acc", (name,), 2, "higher"),
-            Column(name, "Len", "len", (name,), 0, "lower"),
-        ]
-    columns += _average_columns(members)
-    absent = missing_from_average(group, members)
-    notes = [f"The average is without {', '.join(absent)}, which the paper's has."] * bool(absent)
-    return _table(f"table_{group}", TITLES[group], columns, entries, notes)
-
-
-def _averages_table(members: Sequence[str], entries: Sequence[Entry]) -> Table:
-    left = sorted({name for entry in entries for name in entry.counts} - set(members))
-    notes = [f"Not in every evaluation, and left out: {', '.join(left)}."] * bool(left)
-    title = f"{TITLES['all']}, averages"
-    return _table("table_all", title, _average_columns(members), entries, notes)
-
-
-def _average_columns(members: Sequence[str]) -> list[Column]:
-    sets = tuple(members)
-    return [
-        Column("Avg", "Acc", "acc", sets, 2, "higher"),
-        Column("Avg", "Len", "len", sets, 1, "lower"),
-        Column("Metrics", "AES1", "aes1", sets, 4, "higher"),
-        Column("Metrics", "AES2", "aes2", sets, 4, "higher"),
-    ]
-
-
-def _stability_table(name: str, entries: Sequence[Entry]) -> Table:
-    """Of the `n` problems that got shorter, how many lost, kept and gained accuracy."""
-    columns = [
-        Column(name, "AD%", "ad", (name,), 1, "lower"),
-        Column(name, "AP%", "ap", (name,), 1, "higher"),
-        Column(name, "AI%", "ai", (name,), 1, "higher"),
-        Column(name, "n", "shortened", (name,), 0),
-        Column(name, "Acc", "acc", (name,), 2, "higher"),
-    ]
-    return _table(f"stability_{name}", f"Stability, {name}", columns, entries)
-
-
-def _redundancy_table(name: str, entries: Sequence[Entry]) -> Table:
-    columns = [
-        Column(name, METRIC_TITLES[key], key, (name,), 3, None if key in MATCHED else "higher")
-        for key in ("r_zip", "r_zip_correct", "r_zip_wrong", *MATCHED)
-    ]
-    note = (
-        "Equal length: of each response and the base's response to the same problem the longer one "
-        "is cut to the shorter. Short texts compress badly; here the difference is one of content."
-    )
-    known = any(entry.counts[name].matched is not None for entry in entries)
-    notes = [note] if known else []
-    return _table(f"redundancy_{name}", f"Redundancy, {name}", columns, entries, notes)
+    if group == "all":
+        absent = sorted({name for entry in entries for name in entry.counts} - set(members))
+        title, note = f"{TITLES[group]}, averages", "Not in every evaluation, and left out: {}."
+    else:
+        absent = missing_from_average(group, members)
+        title, note = TITLES[group], "The average is without {}, which the paper's has."
+        for name in members:
+            columns += _columns(name, (name,), acc=2, len=0)
+    columns += _columns("Avg", members, acc=2, len=1)
+    columns += _columns("Metrics", members, aes1=4, aes2=4)
+    notes = [note.format(", ".join(absent))] * bool(absent)
+    return _table(f"table_{group}", title, columns, entries, notes)
 
 
 def _certificate_table(averages: Averages, entries: Sequence[Entry]) -> Table:
     columns: list[Column] = []
     for group, members in averages.items():
-        columns += [
-            Column(TITLES[group], "Acc − base", "acc_change", members, 2, "higher"),
-            Column(TITLES[group], "tokens saved %", "saved", members, 1, "higher"),
-            Column(TITLES[group], "lower bound", "bound", members, 2),
-            Column(TITLES[group], "certificate", "certificate", members, 0),
-        ]
+        if group == "all" or members != averages["all"]:
+            decimals = {"acc_change": 2, "saved": 1, "bound": 2, "certificate": 0}
+            columns += _columns(TITLES[group], members, **decimals)
     points = 100 * entries[0].tolerance
     notes = [
         "Certificate: accuracy is not below the base's by more than "
@@ -391,12 +373,9 @@ def _table(
     entries: Sequence[Entry],
     notes: Sequence[str] = (),
 ) -> Table:
-    by_column = [_mark_best(column, entries) for column in columns]
-    rows = [
-        (entry.name, tuple(cells[place] for cells in by_column))
-        for place, entry in enumerate(entries)
-    ]
-    return Table(key, title, tuple(columns), tuple(rows), tuple(notes))
+    cells = zip(*(_mark_best(column, entries) for column in columns), strict=True)
+    rows = tuple(zip([entry.name for entry in entries], cells, strict=True))
+    return Table(key, title, tuple(columns), rows, tuple(notes))
 
 
 def _mark_best(column: Column, entries: Sequence[Entry]) -> list[Cell]:

@@ -14,9 +14,15 @@ from crt.algorithm.batch import Array, BoolArray
 from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
 from crt.algorithm.statistics import Interval, two_level
 from crt.algorithm.two_stage import candidates_of, shortest_feasible
-from crt.evaluation.bootstrap import Ratio, resample, same
-from crt.evaluation.counts import DatasetCounts
-from crt.evaluation.metrics import MEASURES, accuracy, lengths
+from crt.evaluation.metrics import (
+    MEASURES,
+    DatasetCounts,
+    Ratio,
+    accuracy,
+    lengths,
+    resample,
+    same,
+)
 from crt.evaluation.paired import Pair, pair
 from crt.evaluation.store import FIGURES, Evaluation, load
 from crt.experiments.plan import TIMES, Comparison, Job

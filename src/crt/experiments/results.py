@@ -309,8 +309,7 @@ def results_page(results: Results) -> str:
 def render_tables(tables: Sequence[Table], form: str, intervals: bool) -> str:
     """Tables as text in one of the forms."""
     if form == "terminal":
-        screen = (True, None) if sys.stdout.isatty() else (False, 240)
-        return render.terminal(tables, intervals, *screen) + LEGEND + "\n"
+        return render.terminal(tables, intervals) + LEGEND + "\n"
     if form in ("markdown", "md"):
         return render.markdown(tables, intervals) + "\n" + LEGEND + "\n"
     if form == "latex":

@@ -22,9 +22,10 @@ from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.errors import ConfigError, DataError
 from crt.evaluation.datasets import folder_label, short_name
 from crt.evaluation.evaluator import Plan, Tell
-from crt.evaluation.paired import LEVEL, TOLERANCE, certificate, pair
+from crt.evaluation.metrics import LEVEL
+from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, evaluate_run, points
-from crt.evaluation.store import Evaluation, load, versions
+from crt.evaluation.store import Evaluation, load
 from crt.io import read_json
 from crt.levels.family import (
     FORMAT,
@@ -38,7 +39,7 @@ from crt.levels.family import (
     LevelCertificate,
     Measurement,
 )
-from crt.run import Run
+from crt.run import Run, versions
 from crt.sampling.models import model_folder, weights_hash
 
 AVERAGE = ("averages", "all")  # levels are judged over all data sets of the evaluation
@@ -86,7 +87,7 @@ def evaluated_series(
     run: Run,
     data: Sequence[str],
     *,
-    tell: Callable[[str], Tell | None] = lambda _: None,
+    tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """The folder of the run's series on these data sets; evaluates what is not there yet."""

@@ -14,11 +14,12 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
-from crt.evaluation.counts import effective_verdict
+from crt.evaluation.metrics import count_rollouts, counts_by_dataset, effective_verdict
 from crt.evaluation.store import Evaluation
 from crt.reporting.figures.cases import example_questions
 from crt.reporting.load import (
     EvaluationGroup,
+    EvaluationPoint,
     ProblemKey,
     ProblemTrajectories,
     Row,
@@ -79,23 +80,14 @@ def pack_group(group: EvaluationGroup, first: int, budget: int) -> tuple[Row, li
     columns = sorted({*spaced(len(group.points), MOST_COLUMNS), result})
     order = _interesting_first(trajectories, columns, example_questions(group), budget)
     keys = {trajectories.keys[number] for number in order}
-    selections = [select(read_rollouts(group.points[n].evaluation), keys) for n in columns]
+    selections = {n: select(read_rollouts(group.points[n].evaluation), keys) for n in columns}
     problems = {
         key: (str(row["question"]), str(row.get("answer", "")))
         for key, row in group.problems().items()
     }
-    chunks = _pack_questions(trajectories.keys, order, problems, selections, budget)
-    index = {
-        "label": visible(group.label),
-        "columns": [
-            {"name": visible(point.name), "step": point.step, "texts": place in columns}
-            for place, point in enumerate(group.points)
-        ],
-        "result": result,
-        "rollouts": int(group.points[0].metrics["rollouts"]),
-        "questions": _questions(trajectories, problems, chunks, first),
-    }
-    return index, list(chunks.values())
+    index, chunks = _pack(group, order, problems, selections, first, budget)
+    rollouts = int(group.points[0].metrics["rollouts"])
+    return index | {"result": result, "rollouts": rollouts}, chunks
 
 
 def pack_training(run: RunView, budget: int) -> tuple[Row, list[str]]:
@@ -104,17 +96,38 @@ def pack_training(run: RunView, budget: int) -> tuple[Row, list[str]]:
     saved = sorted(int(file.name.removeprefix("step-").split(".")[0]) for file in files)
     steps = [saved[place] for place in spaced(len(saved), MOST_STEPS)]
     rollouts = [read_training_rollouts(run, step) for step in steps]
-    trajectories = _training_trajectories(steps, rollouts)
-    problems = _training_problems(run)
-    selections = [select(column, trajectories.keys) for column in rollouts]
-    order = range(len(trajectories.keys))
-    chunks = _pack_questions(trajectories.keys, order, problems, selections, budget)
+    points = tuple(
+        EvaluationPoint(name, step, Evaluation(name, {}, counts_by_dataset(counts)), None)
+        for step, part in zip(steps, rollouts, strict=True)
+        for name, counts in [(f"step {step}", count_rollouts(part, "grade"))]
+    )
+    group = EvaluationGroup(f"{run.name}, training rollouts", points, False, run)
+    keys = problem_trajectories(group).keys
+    selections = {place: select(part, keys) for place, part in enumerate(rollouts)}
+    order = range(len(keys))
+    return _pack(group, order, _training_problems(run), selections, 0, budget)
+
+
+def _pack(
+    group: EvaluationGroup,
+    order: Iterable[int],
+    problems: Problems,
+    selections: Mapping[int, Selections],
+    first: int,
+    budget: int,
+) -> tuple[Row, list[str]]:
+    """The index and the packed questions; `selections` are of the columns with texts."""
+    trajectories = problem_trajectories(group)
+    chunks = _pack_questions(trajectories.keys, order, problems, [*selections.values()], budget)
     index = {
-        "label": visible(f"{run.name}, training rollouts"),
-        "columns": [{"name": f"step {step}", "step": step, "texts": True} for step in steps],
+        "label": visible(group.label),
+        "columns": [
+            {"name": visible(point.name), "step": point.step, "texts": place in selections}
+            for place, point in enumerate(group.points)
+        ],
         "result": 0,
         "rollouts": 0,
-        "questions": _questions(trajectories, problems, chunks, 0),
+        "questions": _questions(trajectories, problems, chunks, first),
     }
     return index, list(chunks.values())
 
@@ -145,24 +158,6 @@ def read_training_rollouts(run: RunView, step: int) -> list[Rollout]:
         )
         for number, row in enumerate(rows)
     ]
-
-
-def _training_trajectories(
-    steps: Sequence[int], rollouts: Sequence[Sequence[Rollout]]
-) -> ProblemTrajectories:
-    keys = tuple(dict.fromkeys((r.dataset, r.problem_id) for column in rollouts for r in column))
-    numbers = {key: number for number, key in enumerate(keys)}
-    correct, graded, tokens, counted = np.zeros((4, len(steps), len(keys)))
-    for place, column in enumerate(rollouts):
-        for r in column:
-            cell = place, numbers[r.dataset, r.problem_id]
-            correct[cell] += r.verdict is Verdict.CORRECT
-            graded[cell] += r.verdict is not Verdict.UNGRADED
-            tokens[cell] += r.length or 0
-            counted[cell] += r.length is not None
-    columns = tuple(f"step {step}" for step in steps)
-    with np.errstate(invalid="ignore"):  # 0 of 0 is not known
-        return ProblemTrajectories(columns, keys, correct / graded, tokens / counted)
 
 
 def _training_problems(run: RunView) -> Problems:

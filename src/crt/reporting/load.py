@@ -10,10 +10,11 @@ import numpy as np
 from crt.algorithm.batch import Array
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
+from crt.evaluation.metrics import nested_json
 from crt.evaluation.paired import compare_all, length_matched
 from crt.evaluation.series import SERIES, is_run
 from crt.evaluation.store import FIGURES, MANIFEST, Evaluation, incomparable, load
-from crt.evaluation.tables import load_all
+from crt.evaluation.tables import read_series
 from crt.io import read_json
 from crt.run import Run
 
@@ -102,33 +103,31 @@ class EvaluationGroup:
         return self.run.name if self.run else self.label
 
     @property
-    def problem_ids(self) -> dict[str, Sequence[str]]:
-        """Data set → its problems, in the base's order."""
-        return {name: t.ids for name, t in self.points[0].evaluation.counts.items()}
+    def datasets(self) -> list[str]:
+        return list(self.points[0].evaluation.counts)
 
     @property
     def num_problems(self) -> int:
-        return sum(map(len, self.problem_ids.values()))
+        return sum(len(counts.ids) for counts in self.points[0].evaluation.counts.values())
 
     @property
     def data_label(self) -> str:
         """The problems, in words: `400 problems of pocket/test:400`."""
         plural = "" if self.num_problems == 1 else "s"
-        return f"{self.num_problems:,} problem{plural} of {', '.join(self.problem_ids)}"
+        return f"{self.num_problems:,} problem{plural} of {', '.join(self.datasets)}"
 
     @property
     def result(self) -> EvaluationPoint | None:
         """The point to judge by: the run's recommended checkpoint, else the last."""
         others = self.points[1:]
-        recommended = [point for point in others if self._is_recommended_step(point)]
+        step = self.run and self.run.recommended
+        recommended = [point for point in others if step and point.step == step]
         return (recommended or others or (None,))[-1]
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
         """Whether it is the checkpoint that the run recommends."""
-        return point is self.result and self._is_recommended_step(point)
-
-    def _is_recommended_step(self, point: EvaluationPoint) -> bool:
-        return bool(self.run and self.run.recommended and point.step == self.run.recommended)
+        step = self.run and self.run.recommended
+        return point is self.result and bool(step) and point.step == step
 
     def problems(self) -> dict[ProblemKey, Row]:
         """The questions and their answers."""
@@ -230,15 +229,10 @@ def step_of(evaluation: Evaluation) -> int | None:
 
 
 def _read_series(folder: Path, run: RunView | None) -> EvaluationGroup:
-    stored = read_json(folder / SERIES)
-    try:
-        rows = {str(row["name"]): row for row in stored["points"]}
-        points = tuple(
-            EvaluationPoint(e.name, int(rows[e.name]["step"]), e, rows[e.name]["versus"])
-            for e in load_all([str(folder)])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder / SERIES} is not a series of this version: {error!r}.") from None
+    points = tuple(
+        EvaluationPoint(row["name"], row["step"], load(folder / row["name"]), row.get("versus"))
+        for row in read_series(folder)
+    )
     label = f"{run.name}, {folder.name}" if run else folder.name
     return EvaluationGroup(label, points, True, run)
 
@@ -251,37 +245,28 @@ def group_comparable(
     for evaluation in evaluations:
         home = next((group for group in groups if _fits(group, evaluation)), None)
         if home is None:
-            groups.append([evaluation])
-        else:
-            home.append(evaluation)
-    return [
-        EvaluationGroup(
-            label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}",
-            _compare_with_first(group),
-            is_series=False,
-            run=run,
-        )
-        for group in groups
+            groups.append(home := [])
+        home.append(evaluation)
+    labels = [
+        label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}" for group in groups
     ]
+    points = map(_compare_with_first, groups)
+    return [EvaluationGroup(*each, False, run) for each in zip(labels, points, strict=True)]
 
 
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
     """The same problems, prompted and counted alike, and a name of its own."""
-    differences, _ = incomparable(group[0].manifest, other.manifest)
-    ids, other_ids = (
-        {name: set(tally.ids) for name, tally in evaluation.counts.items()}
-        for evaluation in (group[0], other)
-    )
-    return ids == other_ids and not differences and other.name not in {e.name for e in group}
+    differences, _ = incomparable(group[0], other)
+    same_sets = group[0].counts.keys() == other.counts.keys()
+    return same_sets and not differences and other.name not in {e.name for e in group}
 
 
 def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, ...]:
     base = group[0]
     points = [EvaluationPoint(base.name, 0 if base.name == "base" else step_of(base), base, None)]
     for evaluation in group[1:]:
-        versus = compare_all(length_matched(evaluation, base), base.counts)
-        plain = {kind: {n: v.as_json() for n, v in part.items()} for kind, part in versus.items()}
-        points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, plain))
+        versus = nested_json(compare_all(length_matched(evaluation, base), base.counts))
+        points.append(EvaluationPoint(evaluation.name, step_of(evaluation), evaluation, versus))
     return tuple(points)
 
 
@@ -356,25 +341,18 @@ def group_rows(group: EvaluationGroup) -> list[Row]:
     """A row per evaluation, the base first."""
     rows: list[Row] = []
     for order, point in enumerate(group.points):
-        metrics, versus = point.metrics, point.versus_base
+        versus = point.versus_base
         row: Row = {
-            "name": point.name,
-            "curve": group.curve,
-            "group": group.label,
-            "step": point.step,
-            "order": order,
-            "is_base": order == 0,
+            **{"name": point.name, "curve": group.curve, "group": group.label},
+            **{"step": point.step, "order": order, "is_base": order == 0},
             "is_result": point is group.result,
             "recommended": group.is_recommended(point),
-            "problems": metrics["problems"],
-            "rollouts": metrics["rollouts"],
+            **{name: point.metrics[name] for name in ("problems", "rollouts")},
             "shortened": sum((versus.get("transitions") or {}).values()) or None,
             "certificate": versus.get("certificate"),
         }
-        for name in METRICS:
-            row |= with_interval(name, metrics.get(name))
-        for name in VERSUS_BASE:
-            row |= with_interval(name, versus.get(name))
+        for name in (*METRICS, *VERSUS_BASE):
+            row |= with_interval(name, (point.metrics if name in METRICS else versus).get(name))
         rows.append(row)
     return rows
 
@@ -472,16 +450,17 @@ class ProblemTrajectories:
 
 def problem_trajectories(group: EvaluationGroup) -> ProblemTrajectories:
     """All data sets one after the other, the problems in the base's order."""
-    ids_by_name = group.problem_ids
-    keys = tuple((name, problem_id) for name, ids in ids_by_name.items() for problem_id in ids)
-    accuracy, length = [], []
-    for point in group.points:
-        tallies = point.evaluation.counts
-        parts = [tallies[name].select(ids) for name, ids in ids_by_name.items()]
-        right = [np.where(p.graded > 0, p.correct / np.maximum(p.graded, 1), np.nan) for p in parts]
-        accuracy.append(np.concatenate(right))
-        length.append(np.concatenate([part.tokens / part.rollouts for part in parts]))
+    counts = [part for point in group.points for part in point.evaluation.counts.values()]
+    keys = dict.fromkeys((part.name, problem_id) for part in counts for problem_id in part.ids)
+    numbers = {key: number for number, key in enumerate(keys)}
+    accuracy, length = np.full((2, len(group.points), len(keys)), np.nan)
+    for row, point in enumerate(group.points):
+        for part in point.evaluation.counts.values():
+            places = [numbers[part.name, problem_id] for problem_id in part.ids]
+            right = part.correct / np.maximum(part.graded, 1)
+            accuracy[row, places] = np.where(part.graded > 0, right, np.nan)
+            length[row, places] = part.tokens / part.rollouts
     columns = tuple(
         str(point.step) if group.is_series and point.step else point.name for point in group.points
     )
-    return ProblemTrajectories(columns, keys, np.array(accuracy), np.array(length))
+    return ProblemTrajectories(columns, tuple(keys), accuracy, length)

@@ -132,7 +132,7 @@ def _recommended(run: RunView) -> str:
 
 def _evaluations_sentence(groups: Sequence[EvaluationGroup]) -> str:
     points = [point.name for group in groups for point in group.points]
-    datasets = dict.fromkeys(name for group in groups for name in group.problem_ids)
+    datasets = dict.fromkeys(name for group in groups for name in group.datasets)
     more = " and others" if len(points) > 8 else ""
     names = ", ".join(dict.fromkeys(points[:8]))
     return f"{len(points)} evaluations ({names}{more}) on {', '.join(datasets)}."
@@ -171,15 +171,12 @@ def _sensitivity_sentences(data: ReportData) -> list[str]:
     seeds = max(row["seeds"] for row in rows)
     names = ", ".join(dict.fromkeys(row["title"] for row in rows))
     result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
-    for name, title, digits, unit in (("acc", "Accuracy", 1, "%"), ("len", "Length", 0, "tokens")):
+    for name, title, form in (("acc", "Accuracy", "{:.1f} %"), ("len", "Length", "{:.0f} tokens")):
         measured = [row for row in rows if row[name] is not None]
         if measured:
+            ends = [end(measured, key=itemgetter(name)) for end in (min, max)]
             low, high = (
-                f"{row[name]:.{digits}f} {unit} ({row['title']} = {row['value']})"
-                for row in (
-                    min(measured, key=itemgetter(name)),
-                    max(measured, key=itemgetter(name)),
-                )
+                f"{form.format(row[name])} ({row['title']} = {row['value']})" for row in ends
             )
             result.append(f"{title} goes from {low} to {high}.")
     return [*result, OVER_SEEDS]

@@ -35,6 +35,18 @@ def test_the_table_is_printed(files, capsys):
     assert "50.00" in out and "5.0" in out and "said" in out
 
 
+def test_the_table_fits_80_columns_and_all_shows_the_rest(files, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = (files / "said.jsonl", "--data", files / "one.jsonl")
+    command.run(arguments(*words))
+    short = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in short.splitlines())
+    assert "95 %" in short and "cut off %" in short and "R_zip" not in short
+    assert "one: 1 problems, 2 responses" in short
+    command.run(arguments(*words, "--all"))
+    assert "R_zip wrong" in capsys.readouterr().out
+
+
 def test_json_and_a_folder(files, capsys):
     words = ("--data", files / "one.jsonl", "--out", files / "out", "--json", "--max-tokens", 6)
     command.run(arguments(files / "said.jsonl", *words))

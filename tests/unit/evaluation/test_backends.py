@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from crt.config import EvaluationConfig, ModelConfig
-from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, EngineError
 from crt.evaluation import evaluate
 from crt.evaluation.backends import (
     EndpointSettings,
+    Plan,
     TryAgain,
     api_url,
     endpoint_backend,
     fit_cap,
     local_backend,
     parse_answer,
+    plan_units,
 )
 from crt.evaluation.datasets import load_sets
-from crt.evaluation.work_units import plan_units
 from crt.sampling.base import choose_engine
 from crt.sampling.models import model_files
 
@@ -37,9 +37,8 @@ def sets(problems):
 def backend(tiny, sets, **settings):
     engine = settings.pop("engine", "fast")
     how = EvaluationConfig(**{"rollouts": 3, "max_tokens": 30, **settings})
-    found, notes = local_backend(
-        ModelConfig(name=str(tiny)), sets, PromptSettings(), how, engine=engine
-    )
+    plan = Plan(ModelConfig(name=str(tiny)), how, engine=engine)
+    found, notes = local_backend(plan, sets)
     return found, notes, how
 
 
@@ -209,7 +208,7 @@ def test_an_answer_that_trickles_in_ends_at_the_deadline(serve, problems, tmp_pa
 def test_whoever_leaves_in_the_middle_waits_for_no_answer(serve, problems):
     server, sets = serve(pause=20.0), load_sets([str(problems)])
     how = EvaluationConfig(rollouts=1, max_tokens=64)
-    found = endpoint_backend(server.url, EndpointSettings(), PromptSettings(), how)
+    found = endpoint_backend(Plan(ModelConfig(name=server.url), how))
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -8,8 +8,9 @@ import pytest
 
 from crt.algorithm.statistics import Interval
 from crt.evaluation import render
-from crt.evaluation.counts import ProblemCounts, counts_by_dataset
+from crt.evaluation.metrics import counts_by_dataset
 from crt.evaluation.tables import Cell, Column, Entry, Table, paper_tables
+from tests.support.counts import count_row
 
 HOSTILE = "\x1b[31mred\x1b[0m|a*b_c<script>&$\\x{}%#~^\u202e\n=1+1"
 TABLE = Table(
@@ -50,6 +51,33 @@ def test_latex_escapes_what_would_be_a_command():
     assert r"plain & \textbf{84.64} \\" in render.latex([TABLE])
 
 
+def test_latex_has_minus_signs_indices_and_a_label():
+    cell, negative = Cell(Interval(0.5, 0.4, 0.6, 9)), Cell(Interval(-4.1, -5.0, -3.2, 9))
+    columns = tuple(Column("", title, title.lower(), (), 1) for title in ("AES1", "R_zip wrong"))
+    text = render.latex([Table("table_all", "T", columns, (("a", (cell, negative)),))], True)
+    assert r"a & 0.5 [0.4, 0.6] & $-$4.1 [$-$5.0, $-$3.2] \\" in text
+    assert r"\textbf{Method} & AES$_1$ & R$_{\mathrm{zip}}$ wrong \\" in text
+    assert r"\label{tab:table-all}" in text and "multicolumn" not in text  # no empty headings
+
+
+def test_a_table_wider_than_the_screen_is_one_block_per_row():
+    columns = tuple(Column("gsm8k", f"metric {i}", "acc", ("gsm8k",), 2) for i in range(8))
+    cells = tuple(Cell(Interval(1000.0 + i, 0.0, 1.0, 9)) for i in range(8))
+    table = Table("t", "Title", columns, (("ours", cells), ("base", cells)))
+    wide = render.terminal([table], width=120)
+    assert "┃" in wide and "…" not in wide
+    narrow = render.terminal([table], width=60)
+    assert "┃" not in narrow and "…" not in narrow
+    assert "ours\n  gsm8k metric 0  1000.00\n  gsm8k metric 1  1001.00\n" in narrow
+    assert all(len(line) <= 60 for line in narrow.splitlines())
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch):
+    for width in (40, 90):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert max(map(len, render.terminal([TABLE]).splitlines())) <= width
+
+
 def test_csv_and_json_hold_value_interval_and_n():
     rows = list(csv.DictReader(io.StringIO(render.as_csv([TABLE]))))
     assert (rows[0]["value"], rows[0]["low"], rows[0]["problems"]) == ("84.641", "83.2", "100")
@@ -60,6 +88,12 @@ def test_csv_and_json_hold_value_interval_and_n():
     assert table["cells"][0]["value"] == 84.641
 
 
+def test_rows_tell_a_set_from_an_average():
+    over = Column("Avg", "Acc", "acc", ("gsm8k",), 2)
+    rows = render.as_rows([Table("t", "T", (*TABLE.columns, over), (("a", (Cell(), Cell())),))])
+    assert [(row["kind"], row["sets"]) for row in rows] == [("set", "gsm8k"), ("average", "gsm8k")]
+
+
 def test_a_name_that_a_spreadsheet_would_run_is_quoted():
     table = Table("t", "T", TABLE.columns, (("=cmd()", (Cell(),)),))
     assert "'=cmd()" in render.as_csv([table])
@@ -67,12 +101,8 @@ def test_a_name_that_a_spreadsheet_would_run_is_quoted():
 
 def entry(name, correct, base=None, tokens=100):
     """40 problems of 4 rollouts; `correct(i)` of them right."""
-    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
     made = counts_by_dataset(
-        [
-            ProblemCounts("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, **zips)
-            for i in range(40)
-        ]
+        count_row("gsm8k", f"p{i}", 4, 4, correct(i), 0, 4 * tokens, 0, 1) for i in range(40)
     )
     return Entry(name, made, made if base is None else base)
 

@@ -82,18 +82,16 @@ def test_a_line_that_is_no_rollout_is_named(tmp_path):
         list(read_rollouts(path))
 
 
-def test_a_damaged_part_is_sampled_again_and_said_so(tmp_path):
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-3], lambda _: b""])
+def test_a_damaged_part_is_named_and_nothing_is_made_of_it(tmp_path, damage):
     store = Store(tmp_path)
-    store.write_part("000-0", [rollout(0)])
-    store.write_part("000-1", [rollout(1)])
-    store.write_part("000-2", [rollout(2)])
-    part = tmp_path / "parts" / "000-1.jsonl.zst"
-    part.write_bytes(part.read_bytes()[:-3])
-    (tmp_path / "parts" / "000-2.jsonl.zst").write_bytes(b"")
-    (tmp_path / "parts" / ".unfinished-1-000-3.jsonl.zst").write_bytes(b"half")
-    whole, damaged = store.whole_parts({"000-0": 1, "000-1": 1, "000-2": 1, "000-3": 1})
-    assert whole == {"000-0"}
-    assert len(damaged) == 2 and all("sampled again" in sentence for sentence in damaged)
+    for name in ("000-0", "000-1"):
+        store.write_part(name, [rollout(0)])
+    part = store.part("000-1")
+    part.write_bytes(damage(part.read_bytes()))
+    with pytest.raises(DataError, match=r"000-1\.jsonl\.zst is damaged: delete it"):
+        store.join_parts({"000-0": 1, "000-1": 1})
+    assert not store.has_rollouts and [path.name for path in tmp_path.iterdir()] == ["parts"]
 
 
 MANIFEST = {

@@ -5,10 +5,11 @@ from copy import deepcopy
 import pytest
 
 from crt.errors import ConfigError, DataError
-from crt.evaluation.counts import ProblemCounts, counts_by_dataset
+from crt.evaluation.metrics import counts_by_dataset
 from crt.evaluation.render import as_rows, markdown
 from crt.evaluation.store import Evaluation, incomparable
 from crt.evaluation.tables import Entry, compare, paper_tables
+from tests.support.counts import count_row
 
 SETS = ("gsm8k", "math500", "sat_math32", "amc23", "aime24", "olympiadbench")
 ROWS = {  # accuracy and length on the six sets, then AES1 and AES2 in- and out-domain
@@ -62,11 +63,10 @@ ROWS = {  # accuracy and length on the six sets, then AES1 and AES2 in- and out-
 
 def printed(accuracies, lengths):
     """Counts that average to what is printed: two problems of 10,000 rollouts a set."""
-    zips = {f"zip{k}_{v}": 0 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
     n = 10_000
     return counts_by_dataset(
         [
-            ProblemCounts(name, f"{name}-{i}", n, n, round(100 * acc), 0, length * n, 0, **zips)
+            count_row(name, f"{name}-{i}", n, n, round(100 * acc), 0, length * n, 0)
             for name, acc, length in zip(SETS, accuracies, lengths, strict=True)
             for i in range(2)
         ]
@@ -147,8 +147,7 @@ def changed(**parts):
 
 
 def evaluation(name, manifest, problems=("p", "q")):
-    zips = {f"zip{k}_{v}": 1 for k in ("", "_correct", "_wrong") for v in ("sum", "n")}
-    rows = [ProblemCounts("gsm8k", p, 4, 4, 2, 0, 40, 0, **zips) for p in problems]
+    rows = [count_row("gsm8k", p, 4, 4, 2, 0, 40, 0, 1) for p in problems]
     return Evaluation(name, manifest, counts_by_dataset(rows))
 
 
@@ -183,7 +182,7 @@ def test_answers_to_other_problems_are_refused_or_only_the_common_ones_compared(
 
 def test_the_seed_and_the_model_may_differ():
     other = changed(sampling__seed=1, model__hash="def")
-    assert incomparable(MANIFEST, other) == ([], [])
+    assert incomparable(evaluation("one", MANIFEST), evaluation("two", other)) == ([], [])
 
 
 def test_what_is_unknown_is_said_and_not_refused():

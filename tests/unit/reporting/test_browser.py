@@ -10,7 +10,7 @@ import pytest
 
 from crt.io import write_text
 from crt.reporting.load import load_report_data
-from crt.reporting.page import figures_of, page
+from crt.reporting.report import figures_of, page
 
 pytestmark = pytest.mark.browser
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crt.errors import DataError
-from crt.reporting.figures import trajectories
+from crt.reporting.figures import training
 from crt.reporting.load import (
     checkpoint_groups,
     group_rows,
@@ -100,7 +100,7 @@ def test_two_runs_of_a_recipe_are_one_curve_and_two_lines(make_run, make_series,
     assert {row["curve"] for row in rows} == {"small"}
     assert list(dict.fromkeys(row["group"] for row in rows)) == labels
     # step 2 took 80 and 60 tokens
-    last = trajectories.make_rows(found)[-1]
+    last = training.trajectory_rows(found)[-1]
     assert (last["len"], last["len_low"], last["len_high"], last["seeds"]) == (70, 60, 80, 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from crt.reporting import summary
 from crt.reporting.load import load_report_data, table_rows
-from crt.reporting.page import Column, data_json, figures_of, page, reproduction
+from crt.reporting.report import Column, data_json, figures_of, page, reproduction
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 HOSTILE = (

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from crt.reporting.load import load_report_data
-from crt.reporting.page import figures_of
+from crt.reporting.report import figures_of
 from crt.reporting.style import (
     Figure,
     axis,

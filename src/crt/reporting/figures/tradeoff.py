@@ -1,4 +1,4 @@
-"""The trade-off: accuracy against length, with lines of equal AES and the Pareto front."""
+"""Against length: accuracy, with lines of equal AES and the Pareto front; and redundancy."""
 
 from collections.abc import Sequence
 
@@ -18,15 +18,19 @@ from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 SCORE, WEIGHTS = "AES2", AES2  # the stricter one: lost accuracy costs ten times what tokens bring
 LEVELS = (-1.0, -0.5, 0.0, 0.25, 0.5, 0.75)
-CLOSE_LEVELS = tuple(round(0.1 * i - 1, 1) for i in range(20))  # where a crowd is enlarged
-HEIGHT = 360
+HEIGHT, REDUNDANCY_HEIGHT = 360, 300
 FEW = 8  # points up to which each has its name
-CROWD = 4  # so many points close together are enlarged
-NAME_GAP = 15  # pixels from name to name beside an enlarged panel
 FIELDS = {
     **{"": "label", "accuracy %": "acc:.2f", "from": "acc_low:.2f", "to": "acc_high:.2f"},
     **{"tokens": "len:.1f", "AES1": "aes1:+.3f", "AES2": "aes2:+.3f"},
 }
+KINDS = {"r_zip": "all responses", "r_zip_correct": "correct", "r_zip_wrong": "wrong"}
+DASHES = {"all responses": [1, 0], "correct": [6, 3], "wrong": [2, 3]}
+FEW_CURVES, MANY_CURVES = 3, 6  # so few show kinds apart, so many need the whole width
+REDUNDANCY_CAPTION = (
+    "R_zip is the size of a response after gzip over its size before: the lower, the more it "
+    "repeats itself. Very short texts do not compress, so compare at like lengths."
+)
 Domains = tuple[list[float], list[float]]  # of length and accuracy
 
 
@@ -56,10 +60,9 @@ def _figure(rows: Sequence[Row], label: str, note: str) -> list[Figure]:
         f"the dashed line is the Pareto front."
         f"{' The ring marks the recommended checkpoint.' if has_ring else ''}"
     )
-    specification = spec(points)
-    needs_page = "concat" in specification or len({row["curve"] for row in points}) > FEW
-    inches = style.PAGE_INCHES if needs_page else 1.25 * style.COLUMN_INCHES
-    return [Figure("tradeoff", "Accuracy against length", specification, caption, label, inches)]
+    many = len({row["curve"] for row in points}) > FEW
+    inches = style.PAGE_INCHES if many else 1.25 * style.COLUMN_INCHES
+    return [Figure("tradeoff", "Accuracy against length", spec(points), caption, label, inches)]
 
 
 def with_front(rows: Sequence[Row]) -> list[Row]:
@@ -73,82 +76,45 @@ def with_front(rows: Sequence[Row]) -> list[Row]:
 
 
 def spec(rows: Sequence[Row]) -> Spec:
-    """One panel, and where methods crowd another one that enlarges them."""
+    """Lines of equal AES below, the front, names, then the points with their intervals."""
     are_methods = "seeds" in rows[0]
     domains = window(rows)
-    crowd = find_crowd(rows, domains) if are_methods else []
+    x = axis("len", "tokens per response", domain=domains[0])
+    y = {**axis("acc", "accuracy, %", domain=domains[1]), "axis": {"grid": False}}
     last = {row["group"]: row for row in rows}
+    all_named = are_methods or len(rows) <= FEW
     named = [
         row
         for row in sorted(rows, key=lambda row: (not row["recommended"], not row["is_base"]))
-        if are_methods or len(rows) <= FEW or row is last[row["group"]]
-        or row["recommended"] or row["is_base"]
-    ]  # fmt: skip
-    x, y = _axes(domains)
-    labels = style.place_labels([row for row in named if row not in crowd], rows, x, y, HEIGHT)
-    legend = not are_methods or len(labels) + len(crowd) < len(rows)
-    layers = _layers(rows, rows, domains, LEVELS, legend)
-    layers[-2:-2] = style.label_layers(labels)  # below the points: no name may hide one
-    main = style.panel(HEIGHT, layers, x=x, y=y)
-    if not crowd:
-        return main
-    close = close_up(crowd)
-    (left, right), (low, high) = close
-    corners = {"left": left, "right": right, "low": low, "high": high}
-    box = mark("rect", fill=None, stroke=style.MUTED)
-    main["layer"].append(layer(box, [corners], x="left", x2="right", y="low", y2="high"))
-    side = _enlarged(rows, crowd, close, legend)
-    return style.side_by_side([{**main, "title": "All"}, {**side, "title": "The crowd, enlarged"}])
+        if all_named or row is last[row["group"]] or row["recommended"] or row["is_base"]
+    ]
+    labels = style.place_labels(named, rows, x, y, HEIGHT)
+    legend = not are_methods or len(labels) < len(rows)
+    color, shape = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
+    front = sorted((row for row in rows if row["on_front"]), key=lambda row: row["len"])
+    recommended = [row for row in rows if row["recommended"]]
+    trail = mark("line", strokeWidth=1.5, opacity=0.55)
+    dots = mark("point", filled=True, size=90, opacity=1)
+    layers = [
+        *level_layers(rows, LEVELS, domains),
+        layer(mark("line", strokeDash=[5, 4], color=style.MUTED), front),
+        *([] if are_methods else [layer(trail, detail="group", order="order", color=color)]),
+        layer(mark("rule", opacity=0.5), y="acc_low", y2="acc_high", color=color),
+        *style.label_layers(labels),  # below the points: no name may hide one
+        layer(mark("point", size=330, **style.RING), recommended),
+        style.zoomable("zoom", layer(dots, color=color, shape=shape, tooltip=tooltip(FIELDS))),
+    ]
+    return style.panel(HEIGHT, layers, rows, x=x, y=y)
 
 
 def window(rows: Sequence[Row]) -> Domains:
     """The part of the plane to show: every point, the origin of length, a margin."""
-    (_, right), (low, high) = _extent(rows)
-    margin = max(1.0, 0.15 * (high - low))
-    return [0.0, 1.15 * right], [max(0.0, low - margin), min(101.0, high + margin)]
-
-
-def close_up(crowd: Sequence[Row]) -> Domains:
-    """The part of the plane with these points and their intervals."""
-    (left, right), (low, high) = _extent(crowd)
-    across, up = max(0.15 * (right - left), 0.5), max(0.08 * (high - low), 0.2)
-    return [left - across, right + across], [low - up, high + up]
-
-
-def _extent(rows: Sequence[Row]) -> Domains:
-    lengths = [row["len"] for row in rows]
     names = ("acc", "acc_low", "acc_high")
     heights = [row[name] for row in rows for name in names if row[name] is not None]
-    return [min(lengths), max(lengths)], [min(heights), max(heights)]
-
-
-def _axes(domains: Domains) -> tuple[Spec, Spec]:
-    y = axis("acc", "accuracy, %", domain=domains[1])
-    return axis("len", "tokens per response", domain=domains[0]), {**y, "axis": {"grid": False}}
-
-
-def _layers(
-    rows: Sequence[Row],
-    shown: Sequence[Row],
-    domains: Domains,
-    levels: Sequence[float],
-    legend: bool,
-) -> list[Spec]:
-    """Lines of equal AES below, the front, then the points that are shown, with intervals."""
-    color, shape = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
-    front = sorted((row for row in rows if row["on_front"]), key=lambda row: row["len"])
-    trail = mark("line", strokeWidth=1.5, opacity=0.55)
-    trails = layer(trail, shown, detail="group", order="order", color=color)
-    dots = mark("point", filled=True, size=90, opacity=1)
-    points = layer(dots, shown, color=color, shape=shape, tooltip=tooltip(FIELDS))
-    return [
-        *level_layers(rows, levels, domains),
-        layer(mark("line", strokeDash=[5, 4], color=style.MUTED), front),
-        *([] if "seeds" in rows[0] else [trails]),
-        layer(mark("rule", opacity=0.5), shown, y="acc_low", y2="acc_high", color=color),
-        layer(mark("point", size=330, **style.RING), [row for row in shown if row["recommended"]]),
-        style.zoomable("zoom" if levels is LEVELS else "zoom_close", points),
-    ]
+    low, high = min(heights), max(heights)
+    margin = max(1.0, 0.15 * (high - low))
+    right = 1.15 * max(row["len"] for row in rows)
+    return [0.0, right], [max(0.0, low - margin), min(101.0, high + margin)]
 
 
 def level_line(
@@ -184,53 +150,58 @@ def level_layers(rows: Sequence[Row], levels: Sequence[float], domains: Domains)
     return [layer(line, lines, detail="level"), layer(text, list(starts), text="level")]
 
 
-def find_crowd(rows: Sequence[Row], domains: Domains) -> list[Row]:
-    """The largest set in which each point is near another; empty if that is no crowd."""
-    (left, right), (low, high) = domains
-    near_x, near_y = 0.05 * (right - left), 0.06 * (high - low)
-    rest, largest = list(rows), list[Row]()
-    while rest:
-        group = [rest.pop(0)]
-        for row in group:  # grows while it is gone through
-            near = [
-                other
-                for other in rest
-                if abs(other["len"] - row["len"]) <= near_x
-                and abs(other["acc"] - row["acc"]) <= near_y
-            ]
-            group += near
-            rest = [other for other in rest if other not in near]
-        largest = max(largest, group, key=len)
-    return [row for row in rows if row in largest] if len(largest) >= CROWD else []
+# Redundancy: how dense the text is that is left
 
 
-def _enlarged(rows: Sequence[Row], crowd: Sequence[Row], close: Domains, legend: bool) -> Spec:
-    """The crowd, with its names in a column at the right, each with a line to its point."""
-    (left, right), (low, high) = close
-    longest = max(len(row["label"]) for row in crowd)
-    share = min(0.65, style.LETTER * longest / style.PANEL + 0.05)  # of the width, for the names
-    x, y = _axes(([left, left + (right - left) / (1 - share)], [low, high]))
-    ordered = sorted(crowd, key=lambda row: (-row["acc"], row["len"]))
-    gap = min(NAME_GAP / HEIGHT, 1 / len(crowd)) * (high - low)
-    heights = spread_apart([row["acc"] for row in ordered], gap, low, high)
-    names = [{**row, "x": right, "y": height} for row, height in zip(ordered, heights, strict=True)]
-    color, _ = style.color_and_shape("curve", [row["curve"] for row in rows], legend)
-    text = mark("text", align="left", dx=4, fontSize=12, color=style.INK)
-    layers = [
-        *_layers(rows, crowd, close, CLOSE_LEVELS, legend),
-        layer(mark("rule", strokeWidth=0.8), names, x2="x", y2="y", color=color),
-        layer(text, names, x="x", y="y", text="label"),
+def redundancy_figures(data: ReportData) -> list[Figure]:
+    """One figure of all groups or methods."""
+    rows = redundancy_rows(data)
+    if len(rows) < 2:
+        return []
+    many = len({row["curve"] for row in rows}) > MANY_CURVES
+    inches = style.PAGE_INCHES if many else 1.25 * style.COLUMN_INCHES
+    title = "Redundancy against length"
+    picture = redundancy_spec(rows)
+    return [Figure("redundancy", title, picture, REDUNDANCY_CAPTION, inches=inches)]
+
+
+def redundancy_rows(data: ReportData) -> list[Row]:
+    """A row per evaluation or method and kind of response."""
+    groups = checkpoint_groups(data)
+    rows = method_rows(data) or [row for group in groups for row in group_rows(group)]
+    few = len({row["curve"] for row in rows}) <= FEW_CURVES
+    return [
+        {**row, "kind": kind, "value": row[name], "label": row["name"]}
+        for name, kind in KINDS.items()
+        for row in rows
+        if (few or name == "r_zip") and row.get(name) is not None and row["len"] is not None
     ]
-    return style.panel(HEIGHT, layers, x=x, y=y)
 
 
-def spread_apart(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Falling heights, moved as little as it takes to be a gap apart and within the bounds."""
-    placed: list[float] = []
-    for height in heights:
-        placed.append(min(height, placed[-1] - gap if placed else high - gap / 2))
-    floor = low + gap / 2
-    for i in range(len(placed) - 1, -1, -1):
-        placed[i] = max(placed[i], floor)
-        floor = placed[i] + gap
-    return placed
+def redundancy_spec(rows: Sequence[Row]) -> Spec:
+    """One line per curve and kind, in the order of training."""
+    kept = ("curve", "group", "order", "len", "is_base", "kind", "value", "label")
+    rows = [{key: row[key] for key in kept} for row in rows]
+    color, shape = style.color_and_shape("curve", [row["curve"] for row in rows])
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    legend = {"orient": "top", "title": None, "symbolSize": 500} if len(kinds) > 1 else None
+    dash = style.nominal("kind", kinds, [DASHES[kind] for kind in kinds], legend)
+    x = axis("len", "tokens per response", domain=_with_margin([row["len"] for row in rows]))
+    y = axis("value", "R_zip", domain=_with_margin([row["value"] for row in rows]))
+    whole = [row for row in rows if row["kind"] == KINDS["r_zip"]]
+    last = {row["group"]: row for row in whole}
+    named = [row for row in whole if row["is_base"] or row is last[row["group"]]]
+    labels = style.place_labels(named, rows, x, y, REDUNDANCY_HEIGHT)
+    fields = tooltip({"": "label", "of": "kind", "tokens": "len:.1f", "R_zip": "value:.3f"})
+    dots = layer(mark("point", filled=True, size=60), shape=shape, tooltip=fields)
+    layers = [
+        layer(mark("line", strokeWidth=1.6), detail="group", order="order", strokeDash=dash),
+        *style.label_layers(labels),
+        style.zoomable("redundancy", dots),
+    ]
+    return style.panel(REDUNDANCY_HEIGHT, layers, rows, x=x, y=y, color=color)
+
+
+def _with_margin(values: Sequence[float]) -> list[float]:
+    margin = 0.2 * (max(values) - min(values)) or 0.1
+    return [min(values) - margin, max(values) + margin]

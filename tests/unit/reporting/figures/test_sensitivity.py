@@ -15,7 +15,7 @@ from crt.reporting.load import (
     table_rows,
     variant_names,
 )
-from crt.reporting.page import figures_of
+from crt.reporting.report import figures_of
 
 SLACK, LENGTH = "method.shorten.slack", "method.shorten.length_on+method.refine.length_on"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.reporting.figures import redundancy, stability
+from crt.reporting.figures import stability, tradeoff
 from crt.reporting.load import ReportData, load_report_data
 
 
@@ -19,5 +19,5 @@ def test_a_bar_needs_all_three_shares():
 
 
 def test_redundancy_tells_correct_and_wrong_responses_apart(run_with_series):
-    rows = redundancy.make_rows(load_report_data([run_with_series]))
+    rows = tradeoff.redundancy_rows(load_report_data([run_with_series]))
     assert {row["kind"] for row in rows} == {"all responses", "correct", "wrong"}
