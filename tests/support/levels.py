@@ -10,9 +10,7 @@ import pytest
 
 from crt.levels.family import Family
 from crt.levels.local import load_local_engine
-from crt.levels.options import ServeOptions
-from crt.levels.proxy import Service, make_app
-from crt.levels.server import bind, make_server
+from crt.levels.proxy import ServeOptions, Service, bind, make_app, make_server
 from crt.pocket import path as pocket
 from crt.sampling.models import weights_hash
 from crt.version import __version__
@@ -130,9 +128,13 @@ def make_endless(folder):
 def served(family, file, **options):
     """A server with the local engine; yields its address, the service and the uvicorn server."""
     options = options_with(**options)
-    engine = load_local_engine(family, file, options, lambda _: None)
+    engine = load_local_engine(family, file, **engine_limits(options))
     with running(Service(family, engine, options)) as started:
         yield started
+
+
+def engine_limits(options):
+    return {name: getattr(options, name) for name in ("slots", "queue", "context", "dtype")}
 
 
 def options_with(**options):

@@ -17,7 +17,7 @@ LOWER = {  # room → what it may import besides itself, BASE and what those may
     "training": {"algorithm", "data", "grading", "sampling", *SETTINGS},
     "evaluation": {"algorithm", "data", "grading", "sampling", *SETTINGS},
     "reporting": {"algorithm", "data", "evaluation", *SETTINGS},
-    "levels": {"algorithm", "data", "grading", "sampling", "evaluation", *SETTINGS},
+    "levels": {"algorithm", "data", "grading", "sampling", "evaluation", "pocket", *SETTINGS},
     "experiments": {"algorithm", "evaluation", "reporting", *SETTINGS},
     **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
     "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},

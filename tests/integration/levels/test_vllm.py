@@ -11,7 +11,7 @@ import pytest
 from crt.errors import ConfigError, DataError, EngineError
 from crt.levels.family import Family
 from crt.levels.proxy import Service
-from crt.levels.vllm import (
+from crt.levels.upstream import (
     Launch,
     ServerProcesses,
     choose_engine,
@@ -22,7 +22,7 @@ from crt.levels.vllm import (
     vllm_program,
     wait_until_ready,
 )
-from tests.support.levels import level, options_with, plain_family, running, until
+from tests.support.levels import QUESTION, level, options_with, plain_family, running, until
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     assert vllm_program() == str(program)
     family, file = pocket_family
     service = service_of(family, file)
-    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo"}
+    body = {"messages": [{"role": "user", "content": QUESTION}], "model": "demo"}
     with running(service) as (url, _, _):
         chat = f"{url}/v1/chat/completions"
         assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
@@ -167,10 +167,10 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
 
 
 def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.vllm.WATCH_SECONDS", 0.1)
+    monkeypatch.setattr("crt.levels.upstream.WATCH_SECONDS", 0.1)
     family, file = pocket_family
     service = service_of(family, file)
-    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo:concise"}
+    body = {"messages": [{"role": "user", "content": QUESTION}], "model": "demo:concise"}
     with running(service) as (url, _, _):
         dead = service.engine.servers.processes[0]
         dead.kill()
@@ -181,7 +181,7 @@ def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatc
 
 
 def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.vllm.MOST_RESTARTS", 0)
+    monkeypatch.setattr("crt.levels.upstream.MOST_RESTARTS", 0)
     family, file = pocket_family
     service = service_of(family, file)
     with running(service) as (url, _, _):

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from crt.levels.reasoning_splitter import Piece, ReasoningSplitter, Vocabulary, overlap
+from crt.levels.answers import Piece, ReasoningSplitter, Vocabulary, overlap
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tokens into text as they arrive: thinking apart from the answer, cut at stop strings."""
+"""Token ids into OpenAI's answers as they arrive: thinking apart from the answer, cut at stops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.sampling.models import ModelFiles
 
 Phase = Literal["start", "thinking", "between", "answer"]
-TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM returns tokens
+TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM and the local engine return tokens
 TEXT_FIELDS = ("content", "reasoning", "reasoning_content")  # of a message: rebuilt from tokens
 PROMPT_TAIL = 16  # tokens at the end of a prompt in which a template opens thinking
 
@@ -38,12 +38,6 @@ class Piece:
 
     def __add__(self, other: "Piece") -> "Piece":
         return Piece(self.reasoning + other.reasoning, self.content + other.content)
-
-    @property
-    def delta(self) -> dict[str, str]:
-        """As a message has it, without what is empty."""
-        texts = {"reasoning_content": self.reasoning, "content": self.content}
-        return {name: text for name, text in texts.items() if text}
 
 
 @dataclass
@@ -130,19 +124,20 @@ def overlap(text: str, mark: str) -> int:
     return next((size for size in sizes if text.endswith(mark[:size])), 0)
 
 
-class ChatSplitter:
-    """A chat answer of vLLM, whole or in chunks, rebuilt from the token ids that it returns.
+class AnswerReader:
+    """An answer, whole or in chunks, rebuilt from the token ids that an engine returns.
 
     vLLM's own parsers have to be named for every family of models, and count no thinking that the
-    chat template opened. The tokens say both, as in the local engine.
+    chat template opened. The tokens say both, whichever engine they come from.
     """
 
-    def __init__(self, vocabulary: Vocabulary, stops: tuple[str, ...]) -> None:
-        self.vocabulary, self.stops = vocabulary, stops
-        self.phase: Phase = "start"
+    def __init__(
+        self, vocabulary: Vocabulary, stops: tuple[str, ...], phase: Phase = "start"
+    ) -> None:
+        self.vocabulary, self.stops, self.phase = vocabulary, stops, phase
         self.splitters: dict[int, ReasoningSplitter] = {}
 
-    def split(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
+    def read(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer, or a chunk of it, with thinking apart; None if nothing in it is new."""
         if prompt := chunk.get("prompt_token_ids"):
             tokenizer = self.vocabulary.tokenizer
@@ -160,19 +155,23 @@ class ChatSplitter:
         return {**_without(chunk, TOKEN_FIELDS), "choices": choices, **(usage or {})}
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any] | None:
-        place = "delta" if "delta" in choice else "message"
-        index, message = choice.get("index", 0), choice.get(place) or {}
+        place = next((name for name in ("delta", "text") if name in choice), "message")
+        message = choice.get(place) or {}
         splitter = self.splitters.setdefault(
-            index, ReasoningSplitter(self.vocabulary, self.phase, self.stops)
+            choice.get("index", 0), ReasoningSplitter(self.vocabulary, self.phase, self.stops)
         )
         token_ids = choice.get("token_ids")
-        if token_ids is None and message.get("content"):
+        if token_ids is None and place != "text" and message.get("content"):
             return dict(choice)  # a server that returns no tokens: as it is
         if splitter.finish_reason:
-            return None  # the server goes on; here it has ended
+            return None  # the engine goes on; here it has ended
         piece = splitter.feed(token_ids or [], choice.get("finish_reason"))
-        new = _without(message, TEXT_FIELDS)
-        new |= ({"content": ""} if "role" in message else {}) | piece.delta
+        new: Any = piece.content
+        if place != "text":
+            texts = {"reasoning_content": piece.reasoning, "content": piece.content}
+            texts = {name: text for name, text in texts.items() if text}
+            empty = {"content": ""} if "role" in message else {}
+            new = _without(message, TEXT_FIELDS) | empty | texts
         if not new and not splitter.finish_reason:
             return None
         rest = _without(choice, TOKEN_FIELDS)
