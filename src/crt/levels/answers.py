@@ -1,7 +1,7 @@
 """Token ids into OpenAI's answers as they arrive: thinking apart from the answer, cut at stops."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tokenizers.decoders import DecodeStream
@@ -10,7 +10,7 @@ from crt.data.prompts import opens_thinking
 from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.sampling.models import ModelFiles
 
-Phase = Literal["start", "thinking", "between", "answer"]
+Phase = Literal["start", "thinking", "answer"]
 TOKEN_FIELDS = ("token_ids", "prompt_token_ids")  # where vLLM and the local engine return tokens
 TEXT_FIELDS = ("content", "reasoning", "reasoning_content")  # of a message: rebuilt from tokens
 PROMPT_TAIL = 16  # tokens at the end of a prompt in which a template opens thinking
@@ -29,93 +29,68 @@ def vocabulary_of(files: ModelFiles) -> Vocabulary:
     return Vocabulary(tokenizer, frozenset(files.eos_token_ids))
 
 
-@dataclass
-class Piece:
-    """Text that became readable: thinking, answer, or both."""
-
-    reasoning: str = ""
-    content: str = ""
-
-    def __add__(self, other: "Piece") -> "Piece":
-        return Piece(self.reasoning + other.reasoning, self.content + other.content)
-
-
-@dataclass
 class ReasoningSplitter:
     """One response while it is read.
 
     `phase` is `thinking` where the prompt left `<think>` open, `start` where a response may open it
-    itself, and `answer` where nothing is split, as in a plain completion.
+    itself, and `answer` where nothing is split, as in a plain completion. `stops` are texts that
+    end the answer; in thinking they mean nothing.
     """
 
-    vocabulary: Vocabulary
-    phase: Phase = "start"
-    stops: tuple[str, ...] = ()  # texts that end the answer; in thinking they mean nothing
-    tokens: int = 0
-    reasoning_tokens: int = 0
-    finish_reason: str | None = None  # also when a stop has come before the server's own end
-    _pending: str = ""  # decoded, but it may still turn out to be a mark or a stop
-    _thought: bool = False  # some thinking was returned
-    _decoder: DecodeStream = field(default_factory=lambda: DecodeStream(skip_special_tokens=False))
+    def __init__(
+        self, vocabulary: Vocabulary, phase: Phase = "start", stops: tuple[str, ...] = ()
+    ) -> None:
+        self.vocabulary, self.phase, self.stops = vocabulary, phase, stops
+        self.tokens = self.reasoning_tokens = 0
+        self.finish_reason: str | None = None  # also when a stop comes before the server's own end
+        self._decoder = DecodeStream(skip_special_tokens=False)
+        self._text = ""  # all that was decoded
+        self._closed = False
+        self._read = ("", "")  # the thinking and the answer that were returned
 
-    def feed(self, token_ids: Sequence[int], finish_reason: str | None = None) -> Piece:
-        """What more tokens say; the token that ends a response counts, and is not text."""
-        piece = Piece()
+    def feed(self, token_ids: Sequence[int], finish_reason: str | None = None) -> tuple[str, str]:
+        """New thinking and answer; the token that ends a response counts, and is not text."""
+        thinking, answer = before = self._read
         for token_id in token_ids:
             if self.finish_reason:
-                return piece  # a stop has ended it
+                break  # a stop has ended it
             self.tokens += 1
-            self.reasoning_tokens += self.phase == "thinking"
             if token_id not in self.vocabulary.eos_token_ids:
-                self._pending += self._decoder.step(self.vocabulary.tokenizer, token_id) or ""
-            piece += self._readable(last=False)
+                self._text += self._decoder.step(self.vocabulary.tokenizer, token_id) or ""
+            thinking, answer = self._split(last=False)
         if finish_reason and not self.finish_reason:
-            piece += self._readable(last=True)
+            thinking, answer = self._split(last=True)
             self.finish_reason = self.finish_reason or finish_reason
-        return piece
+        self._read = thinking, answer
+        return thinking[len(before[0]) :], answer[len(before[1]) :]
 
-    def _readable(self, last: bool) -> Piece:
-        piece = Piece()
-        if self.phase == "start":
-            self._read_start(last)
-        if self.phase == "thinking":
-            self._read_thinking(piece, last)
-        if self.phase == "between" and (text := self._pending.lstrip("\n")):
-            self.phase, self._pending = "answer", text
-        if self.phase == "answer":
-            self._read_answer(piece, last)
-        return piece
-
-    def _read_start(self, last: bool) -> None:
-        """Does the response open its thinking itself?"""
-        text = self._pending.lstrip()
-        if text.startswith(OPEN_THINKING):
-            self.phase, self._pending = "thinking", text.removeprefix(OPEN_THINKING)
+    def _split(self, last: bool) -> tuple[str, str]:
+        """Thinking and answer so far, without what may still turn out to be a mark or a stop."""
+        text, start = self._text, self._text.lstrip()
+        may_open = start != OPEN_THINKING and OPEN_THINKING.startswith(start)
+        if self.phase == "start" and may_open and not last:
+            return "", ""
+        if self.phase == "start" and start.startswith(OPEN_THINKING):
+            self.phase, self._text = "thinking", start.removeprefix(OPEN_THINKING)
+            text = self._text
+        if self.phase != "thinking":
+            return "", self._cut(text if self.phase == "answer" else text.lstrip("\n"), last)
+        thinking, closed, answer = text.partition(CLOSE_THINKING)
+        if not closed:
             self.reasoning_tokens = self.tokens
-        elif last or not OPEN_THINKING.startswith(text):
-            self.phase = "between"
+            thinking = thinking[: len(thinking) - (0 if last else overlap(text, CLOSE_THINKING))]
+        elif not self._closed:
+            self._closed, self.reasoning_tokens = True, self.tokens
+        return thinking.strip("\n").rstrip(), self._cut(answer.lstrip("\n"), last)
 
-    def _read_thinking(self, piece: Piece, last: bool) -> None:
-        """Thinking without the line breaks around it, up to the mark that closes it."""
-        pending = self._pending if self._thought else self._pending.lstrip("\n")
-        thinking, closed, rest = pending.partition(CLOSE_THINKING)
-        if closed:
-            self.phase, self._pending = "between", rest
-            piece.reasoning = thinking.rstrip()
-            return
-        unsure = 0 if last else overlap(thinking, CLOSE_THINKING)
-        piece.reasoning = thinking[: len(thinking) - unsure].rstrip()
-        self._pending = thinking[len(piece.reasoning) :]
-        self._thought = self._thought or bool(piece.reasoning)
-
-    def _read_answer(self, piece: Piece, last: bool) -> None:
-        """The answer, as far as no stop can have begun."""
-        matches = [at for at in map(self._pending.find, self.stops) if at >= 0]
-        unsure = 0 if last else max((overlap(self._pending, s) for s in self.stops), default=0)
-        length = min(matches) if matches else len(self._pending) - unsure
-        piece.content, self._pending = self._pending[:length], self._pending[length:]
+    def _cut(self, answer: str, last: bool) -> str:
+        """The answer up to the first stop, and as far as no stop can have begun."""
+        matches = [at for at in map(answer.find, self.stops) if at >= 0]
         if matches:
             self.finish_reason = "stop"
+            return answer[: min(matches)]
+        unsure = 0 if last else max((overlap(answer, stop) for stop in self.stops), default=0)
+        return answer[: len(answer) - unsure]
 
 
 def overlap(text: str, mark: str) -> int:
@@ -134,7 +109,8 @@ class AnswerReader:
     def __init__(
         self, vocabulary: Vocabulary, stops: tuple[str, ...], phase: Phase = "start"
     ) -> None:
-        self.vocabulary, self.stops, self.phase = vocabulary, stops, phase
+        self.vocabulary, self.stops = vocabulary, stops
+        self.phase: Phase = phase
         self.splitters: dict[int, ReasoningSplitter] = {}
 
     def read(self, chunk: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -165,10 +141,9 @@ class AnswerReader:
             return dict(choice)  # a server that returns no tokens: as it is
         if splitter.finish_reason:
             return None  # the engine goes on; here it has ended
-        piece = splitter.feed(token_ids or [], choice.get("finish_reason"))
-        new: Any = piece.content
+        thinking, new = splitter.feed(token_ids or [], choice.get("finish_reason"))
         if place != "text":
-            texts = {"reasoning_content": piece.reasoning, "content": piece.content}
+            texts = {"reasoning_content": thinking, "content": new}
             texts = {name: text for name, text in texts.items() if text}
             empty = {"content": ""} if "role" in message else {}
             new = _without(message, TEXT_FIELDS) | empty | texts
