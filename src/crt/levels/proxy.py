@@ -362,7 +362,7 @@ def _add_models(router: APIRouter, service: Service) -> None:
             "object": "model",
             "created": service.started,
             "owned_by": "crt",
-            "crt": level_json(level),
+            "crt": level_json(service.family, level),
         }
         for name, level in zip(model_ids(service.family), levels, strict=True)
     }
@@ -384,10 +384,17 @@ def _add_models(router: APIRouter, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def level_json(level: Level) -> dict[str, Any]:
+def level_json(family: Family, level: Level) -> dict[str, Any]:
     """What was measured of a level; no path is in it."""
-    measured = level.model_dump(include={"acc", "len", "saved", "certificate", "pareto"})
-    return {"level": level.name, **measured, "certified": level.certified}
+    return {
+        "level": level.name,
+        "accuracy": level.acc.model_dump(),  # in %
+        "mean_tokens": level.len.model_dump(),
+        "tokens_saved": 100 * (1 - level.len.value / family.levels[-1].len.value),  # in %
+        "pareto": level.pareto,
+        "certified": level.certified,
+        "certificate": level.certificate and level.certificate.model_dump(),
+    }
 
 
 class GradeRequest(Strict):
@@ -404,7 +411,7 @@ def _add_playground(router: APIRouter, service: Service, grader: Grader) -> None
     about |= {
         "pocket": service.is_pocket,
         "default": service.default.name,
-        "levels": [level_json(level) for level in family.levels],
+        "levels": [level_json(family, level) for level in family.levels],
     }
 
     @router.get("/playground/family")
