@@ -315,16 +315,16 @@ function summarise() {
   if (!run.done || !full.done || !full.tokens) return;
   const verdict = (each) => (each.verdict ? ` (${VERDICTS[each.verdict]})` : "");
   if (run === full) return showMessage(`full took ${full.tokens} tokens and ${seconds(full)}${verdict(full)}. Turn the dial to compare.`);
-  const less = (ours, theirs, fewer, more) => {
-    const saved = 100 * (1 - ours / theirs);
-    return saved >= 0 ? `${percent(saved)} ${fewer}` : `${percent(-saved)} ${more}`;
+  const less = (ours, theirs, fewer, more, same) => {
+    const saved = Math.round(100 * (1 - ours / theirs));
+    return saved === 0 ? same : saved > 0 ? `${saved} % ${fewer}` : `${-saved} % ${more}`;
   };
   $("summary").className = "summary";
   $("summary").replaceChildren(
     make("strong", { text: run.level.level }), ` took ${run.tokens} tokens and ${seconds(run)}${verdict(run)}, `,
     `full ${full.tokens} and ${seconds(full)}${verdict(full)}: `,
-    make("strong", { text: less(run.tokens, full.tokens, "fewer tokens", "more tokens") }), ", ",
-    less(run.milliseconds, full.milliseconds, "less time", "more time"), ".");
+    make("strong", { text: less(run.tokens, full.tokens, "fewer tokens", "more tokens", "as many tokens") }), ", ",
+    less(run.milliseconds, full.milliseconds, "less time", "more time", "the same time"), ".");
 }
 
 function showMessage(text, problem = false) {
