@@ -1,6 +1,7 @@
 """Families of small models, and servers on loopback that answer for real."""
 
 import contextlib
+import json
 import shutil
 import threading
 import time
@@ -12,7 +13,7 @@ from crt.levels.family import Family
 from crt.levels.local import load_local_engine
 from crt.levels.proxy import ServeOptions, Service, bind, make_app, make_server
 from crt.pocket import path as pocket
-from crt.sampling.models import weights_hash
+from crt.sampling.models import load_model, weights_hash
 from crt.version import __version__
 
 QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom have now?"
@@ -122,6 +123,21 @@ def make_endless(folder):
         bos_token_id=None,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def write_adapter(folder, base="pocket"):
+    """A LoRA adapter on the pocket model, called `base` in it; the model with the adapter on."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(0)
+    settings = LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    adapted = get_peft_model(load_model("pocket").model, settings)
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    file = folder / "adapter_config.json"
+    config = {**json.loads(file.read_text()), "base_model_name_or_path": base}
+    file.write_text(json.dumps(config))
+    return adapted
 
 
 @contextlib.contextmanager

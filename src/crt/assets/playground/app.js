@@ -18,7 +18,7 @@ function make(tag, attributes = {}, ...children) {
 
 const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 const percent = (value) => `${Math.round(value)} %`;
-const seconds = (run) => `${(run.milliseconds / 1000).toFixed(1)} s`;
+const seconds = ({ milliseconds }) => `${(milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0)} s`;
 const meanTokens = (level) => Math.round(level.mean_tokens.value);
 
 function headers() {
