@@ -5,7 +5,6 @@ Requests pass through under each level's own name. Adapters on one base share on
 
 import asyncio
 import atexit
-import importlib.util
 import json
 import logging
 import os
@@ -304,14 +303,19 @@ def _level_pair(text: str, option: str, levels: Sequence[str]) -> tuple[str, str
 
 def choose_engine(wanted: str) -> str:
     """vLLM when it is installed and a GPU is there, unless one is asked for."""
-    installed = importlib.util.find_spec("vllm") is not None
-    if wanted == "vllm" and not installed:
+    if wanted == "vllm" and vllm_program() is None:
         raise ConfigError("vLLM is not installed: install crt-train[vllm], or use --engine local")
     if wanted != "auto":
         return wanted
     import torch
 
-    return "vllm" if installed and torch.cuda.is_available() else "local"
+    return "vllm" if torch.cuda.is_available() and vllm_program() else "local"
+
+
+def vllm_program() -> str | None:
+    """The `vllm` of this very environment, which need not be activated; else the first there is."""
+    beside = Path(sys.executable).with_name("vllm")
+    return str(beside) if beside.is_file() else shutil.which("vllm")
 
 
 def start_vllm(
@@ -322,7 +326,7 @@ def start_vllm(
     note: Callable[[str], None],
 ) -> UpstreamEngine:
     """Starts what is needed and waits until it answers."""
-    program = vllm_program()
+    program = vllm_program() or "vllm"
     vocabularies = {level.name: vocabulary_of(level_files(level, file)) for level in family.levels}
     if any(option.partition("=")[0] in PARSERS for option in extra):
         vocabularies = {}
@@ -335,15 +339,6 @@ def start_vllm(
     servers = ServerProcesses(launches)
     servers.start(note)
     return UpstreamEngine(models, max_requests, servers=servers)
-
-
-def vllm_program() -> str:
-    """The `vllm` of this very environment, which need not be activated; else the first there is."""
-    beside = Path(sys.executable).with_name("vllm")
-    program = str(beside) if beside.is_file() else shutil.which("vllm")
-    if program is None:
-        raise ConfigError("there is no command `vllm`: install crt-train[vllm]")
-    return program
 
 
 def free_ports(count: int) -> list[int]:
