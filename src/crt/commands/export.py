@@ -1,6 +1,7 @@
 """crt export: one level as a model folder or an adapter, with its card, on disk or on the hub."""
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 
@@ -26,9 +27,12 @@ def run(args: argparse.Namespace) -> int:
     from crt.levels.export import export_level, push_folder
     from crt.levels.family import family_file, read_family
     from crt.run import Run
+    from crt.sampling.models import HUB_ID
 
     if args.to is None and args.push is None:
         raise ConfigError("give a folder to write (--to DIR), or a repository (--push OWNER/NAME)")
+    if args.push is not None and not re.fullmatch(HUB_ID, args.push):
+        raise ConfigError(f"--push {args.push!r} is not OWNER/NAME")
     run = Run.open(args.run)
     file = family_file(args.family or args.run).absolute()
     family = read_family(file)

@@ -106,8 +106,6 @@ def push_folder(folder: Path, repository: str, *, private: bool = False) -> str:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    if not re.fullmatch(HUB_ID, repository):
-        raise ConfigError(f"--push {repository!r} is not OWNER/NAME")
     api = HfApi()
     try:
         api.create_repo(repository, private=private, exist_ok=True)

@@ -202,8 +202,13 @@ def test_without_a_login_the_push_says_how_to_log_in(run, tmp_path):
     with hub() as server:
         to = tmp_path / "out"
         done = push(run, server.url, None, "--to", str(to), "--push", "me/x", home=tmp_path)
-        wrong = push(run, server.url, TOKEN, "--push", "no-owner", home=tmp_path)
-    assert done.returncode == wrong.returncode == 2
+    assert done.returncode == 2 and server.files == {}
     assert "log in with `hf auth login`" in done.stderr and "Traceback" not in done.stderr
     assert (to / "README.md").is_file()  # what was exported stays
-    assert "is not OWNER/NAME" in wrong.stderr and server.files == {}
+
+
+def test_where_to_is_said_before_anything_is_written(run, capsys):
+    command = ["export", str(run), "--level", "concise"]
+    assert main(command) == main([*command, "--push", "no-owner"]) == 2
+    received = capsys.readouterr().err
+    assert "give a folder to write" in received and "'no-owner' is not OWNER/NAME" in received
