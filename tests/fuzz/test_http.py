@@ -23,7 +23,7 @@ CHAT, TEXT, GRADE = "/v1/chat/completions", "/v1/completions", "/playground/grad
 RIGHT = {
     "model": "demo", "messages": [{"role": "user", "content": "2 + 2"}], "max_tokens": 2,
     "temperature": 0.5, "top_p": 0.9, "n": 1, "stop": ["x"], "seed": 1, "stream": False,
-    "verbosity": "low", "stream_options": {"include_usage": True},
+    "verbosity": "low", "stream_options": {"include_usage": True}, "measured_prompt": False,
 }  # fmt: skip
 GRADED = {"text": "\\boxed{4}", "answer": "4"}
 REFUSED = {400, 404, 405, 411, 413, 415, 421, 422, 429}

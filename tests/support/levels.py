@@ -1,6 +1,7 @@
 """Families of small models, and servers on loopback that answer for real."""
 
 import contextlib
+import json
 import shutil
 import threading
 import time
@@ -10,11 +11,9 @@ import pytest
 
 from crt.levels.family import Family
 from crt.levels.local import load_local_engine
-from crt.levels.options import ServeOptions
-from crt.levels.proxy import Service, make_app
-from crt.levels.server import bind, make_server
+from crt.levels.proxy import ServeOptions, Service, bind, make_app, make_server
 from crt.pocket import path as pocket
-from crt.sampling.models import weights_hash
+from crt.sampling.models import load_model, weights_hash
 from crt.version import __version__
 
 QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom have now?"
@@ -126,13 +125,32 @@ def make_endless(folder):
     LlamaForCausalLM(config).save_pretrained(folder)
 
 
+def write_adapter(folder, base="pocket"):
+    """A LoRA adapter on the pocket model, called `base` in it; the model with the adapter on."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(0)
+    settings = LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    adapted = get_peft_model(load_model("pocket").model, settings)
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    file = folder / "adapter_config.json"
+    config = {**json.loads(file.read_text()), "base_model_name_or_path": base}
+    file.write_text(json.dumps(config))
+    return adapted
+
+
 @contextlib.contextmanager
 def served(family, file, **options):
     """A server with the local engine; yields its address, the service and the uvicorn server."""
     options = options_with(**options)
-    engine = load_local_engine(family, file, options, lambda _: None)
+    engine = load_local_engine(family, file, **engine_limits(options))
     with running(Service(family, engine, options)) as started:
         yield started
+
+
+def engine_limits(options):
+    return {name: getattr(options, name) for name in ("slots", "queue", "context", "dtype")}
 
 
 def options_with(**options):

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the answer as it comes, or why the pocket model cannot answer."""
-    from crt.errors import ConfigError
+    """Prints the answer as it comes; what the pocket model cannot be asked is bad input."""
+    from crt.errors import ConfigError, DataError
     from crt.pocket.language import apology, outside
     from crt.pocket.tokenizer import INSTRUCTION
 
@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> int:
         INSTRUCTION.replace("\\", "\\\\") in tokenizer_file.read_text()
     )
     if is_pocket and (reason := outside(args.question)):
-        print(apology(reason))
-        return 0
+        raise DataError(apology(reason))
     length, stop = stream_answer(args, folder)
     print(f"\n({length} tokens{'' if stop == 'eos' else ', cut off'})")
     return 0

@@ -1,6 +1,8 @@
-"""crt export: one level as a model folder with its card."""
+"""crt export: one level as a model folder or an adapter, with its card, on disk or on the hub."""
 
 import argparse
+import re
+import tempfile
 from pathlib import Path
 
 
@@ -9,22 +11,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="a run's folder")
     parser.add_argument("--family", type=Path, help="the family (RUN/family.json)")
     parser.add_argument("--level", required=True, help="concise, balanced, …, full")
-    parser.add_argument("--to", type=Path, required=True, help="a folder that is not there yet")
+    parser.add_argument("--to", type=Path, help="a folder that is not there yet")
+    parser.add_argument(
+        "--adapter", action="store_true", help="the LoRA adapter itself, not merged into its base"
+    )
+    parser.add_argument(
+        "--push", metavar="OWNER/NAME", help="upload it to the Hugging Face hub with your login"
+    )
+    parser.add_argument("--private", action="store_true", help="with --push: a private repository")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the folder and says what is in it."""
-    from crt.levels.export import export_level
+    """Writes the folder, uploads it if asked to, and says what is in it."""
+    from crt.errors import ConfigError
+    from crt.levels.export import export_level, push_folder
     from crt.levels.family import family_file, read_family
     from crt.run import Run
+    from crt.sampling.models import HUB_ID
 
+    if args.to is None and args.push is None:
+        raise ConfigError("give a folder to write (--to DIR), or a repository (--push OWNER/NAME)")
+    if args.push is not None and not re.fullmatch(HUB_ID, args.push):
+        raise ConfigError(f"--push {args.push!r} is not OWNER/NAME")
     run = Run.open(args.run)
     file = family_file(args.family or args.run).absolute()
     family = read_family(file)
-    level = export_level(run, family, file, args.level, args.to)
+    with tempfile.TemporaryDirectory() as temporary:
+        to = args.to or Path(temporary) / "level"
+        level = export_level(run, family, file, args.level, to, as_adapter=args.adapter)
+        places = [str(to)] if args.to else []
+        if args.push:
+            places.append(push_folder(to, args.push, private=args.private))
     certified = "certified" if level.certified else "without certificate"
     print(
-        f"{args.to}: {family.name}:{level.name}, {level.acc.value:.1f} % right with "
-        f"{level.len.value:.1f} tokens, {certified}; the card is {args.to / 'README.md'}."
+        f"{' and '.join(places)}: {family.name}:{level.name}, {level.acc.value:.1f} % right with "
+        f"{level.len.value:.1f} tokens, {certified}; the card is README.md."
     )
     return 0

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
     from crt.evaluation.evaluator import progress
     from crt.io import write_json
-    from crt.levels.build import build_family, evaluated_series
+    from crt.levels.choose import build_family, evaluated_series
     from crt.levels.family import FAMILY
     from crt.run import Run
 

@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
-    from crt.levels.options import KEY_VARIABLE, ServeOptions, serve_options
-    from crt.levels.server import serve
+    from crt.levels.proxy import KEY_VARIABLE, ServeOptions, serve, serve_options
 
     args.api_key = args.api_key or os.environ.get(KEY_VARIABLE) or None
     given = {name: getattr(args, name) for name in ServeOptions.model_fields}

@@ -1,6 +1,6 @@
 """Levels of verbosity: chosen from a run's checkpoints, described in family.json, exported, served.
 
-`family` and `build` load neither torch nor a web server; `proxy` and what it needs are `[serve]`.
+`family` and `choose` load neither torch nor a web server; `proxy` and what it needs are `[serve]`.
 
-May import: algorithm, data, evaluation, grading, sampling, settings.
+May import: algorithm, data, evaluation, grading, pocket, sampling, settings.
 """

@@ -1,4 +1,4 @@
-"""A level as a model folder of its own, which transformers and vLLM load as it is, with a card."""
+"""A level as a model folder or a LoRA adapter with a card, on disk or pushed to the hub."""
 
 import json
 import os
@@ -8,17 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from crt.config import RunConfig
-from crt.errors import ConfigError, DataError
-from crt.io import UNFINISHED, write_text
-from crt.levels.family import (
-    Estimate,
-    Family,
-    Level,
-    LevelCertificate,
-    level_files,
-)
+from crt.errors import ConfigError, DataError, EngineError
+from crt.io import UNFINISHED, write_json, write_text
+from crt.levels.family import Estimate, Family, Level, LevelCertificate, level_files
 from crt.run import Run
-from crt.sampling.models import HUB_ID, LoadedModel, with_weights
+from crt.sampling.models import HUB_ID, ModelFiles, with_weights
 from crt.version import __version__
 
 METHODS = {
@@ -28,16 +22,51 @@ METHODS = {
 }
 
 
-def export_level(run: Run, family: Family, file: Path, name: str, to: Path) -> Level:
+MERGED_USE = """```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+```
+
+It is a plain Hugging Face folder, as `vllm serve FOLDER` takes it."""
+ADAPTER_USE = """```python
+from peft import AutoPeftModelForCausalLM
+
+model = AutoPeftModelForCausalLM.from_pretrained("FOLDER")
+```
+
+It is a LoRA adapter: `vllm serve {base} --enable-lora --lora-modules {level}=FOLDER`."""
+
+
+def export_level(
+    run: Run, family: Family, file: Path, name: str, to: Path, *, as_adapter: bool = False
+) -> Level:
     """Writes the folder whole or not at all; one that is there is never written over."""
     level = family.require_level(name, "--level")
     if to.exists() or to.is_symlink():
         raise ConfigError(f"{to} is there already and is not written over: give another --to.")
-    loaded = with_weights(level_files(level, file), device="cpu")
+    base = family.levels[-1]
+    if as_adapter and not level.adapter:
+        raise ConfigError(f"{name} is no adapter but a whole model: leave out --adapter.")
+    if as_adapter and not _on_hub(base):
+        raise ConfigError(
+            f"the base of {name} is {base.model}, which others do not have: leave out --adapter, "
+            "and the adapter is merged into it."
+        )
+    files = level_files(level, file)
     unfinished = to.with_name(f"{UNFINISHED}{os.getpid()}-{to.name}")
     try:
         unfinished.mkdir(parents=True)
-        _fill(unfinished, loaded, family, model_card(family, level, run.config))
+        if as_adapter:
+            _write_adapter(unfinished, files, base)
+        else:
+            _write_model(unfinished, files, family)
+        write_text(unfinished / "README.md", model_card(family, level, run.config, as_adapter))
+        for path in unfinished.iterdir():  # as readable as what others export
+            path.chmod(0o644)
+            with path.open("rb") as content:
+                os.fsync(content.fileno())
         unfinished.rename(to)
     except OSError as error:
         raise DataError(f"{to} cannot be written: {error.strerror or error}.") from None
@@ -46,8 +75,9 @@ def export_level(run: Run, family: Family, file: Path, name: str, to: Path) -> L
     return level
 
 
-def _fill(folder: Path, loaded: LoadedModel, family: Family, card: str) -> None:
-    """Weights (an adapter merged into its base), tokenizer, generation settings and card."""
+def _write_model(folder: Path, files: ModelFiles, family: Family) -> None:
+    """Weights (an adapter merged into its base), tokenizer, and the measurement's sampling."""
+    loaded = with_weights(files, device="cpu")
     settings = loaded.model.generation_config
     if settings is not None:
         settings.do_sample = family.measured.temperature > 0
@@ -55,21 +85,59 @@ def _fill(folder: Path, loaded: LoadedModel, family: Family, card: str) -> None:
             settings.temperature = family.measured.temperature
             settings.top_p = family.measured.top_p
         settings.max_new_tokens = family.measured.max_tokens
-        settings.eos_token_id = list(loaded.files.eos_token_ids)
+        settings.eos_token_id = list(files.eos_token_ids)
     loaded.model.save_pretrained(folder, safe_serialization=True)
     loaded.tokenizer.save_pretrained(folder)
-    write_text(folder / "README.md", card)
-    for path in folder.iterdir():  # as readable as what others export
-        path.chmod(0o644)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
 
 
-def model_card(family: Family, level: Level, config: RunConfig) -> str:
+def _write_adapter(folder: Path, files: ModelFiles, base: Level) -> None:
+    """The adapter as peft and vLLM load it, with its base by the name that the hub has for it."""
+    config = json.loads((files.folder / "adapter_config.json").read_bytes())
+    named = {"base_model_name_or_path": base.model, "revision": base.revision}
+    write_json(folder / "adapter_config.json", {**config, **named})
+    for weights in files.folder.glob("*.safetensors"):
+        shutil.copyfile(weights, folder / weights.name)
+    files.tokenizer.save_pretrained(folder)
+
+
+def push_folder(folder: Path, repository: str, *, private: bool = False) -> str:
+    """Uploads an exported folder with the user's own login; the address of the commit."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi()
+    try:
+        api.create_repo(repository, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=f"crt {__version__}"
+        )
+    except HFValidationError:
+        raise ConfigError(f"--push {repository!r} is not a name that the hub takes") from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else None
+        advice = "log in with `hf auth login`, or set HF_TOKEN to a token that may write"
+        reason = advice if status in (401, 403) else str(error).splitlines()[0]
+        raise EngineError(f"{repository} cannot be pushed: {reason}.") from None
+    except (
+        OSError,
+        RuntimeError,
+        httpx.HTTPError,
+    ) as error:  # no network, or an upload that broke off
+        reason = " ".join(str(error).split())[:300]
+        raise EngineError(f"{repository} cannot be pushed: {reason}.") from None
+    return str(commit.commit_url)
+
+
+def _on_hub(base: Level) -> bool:
+    return not base.folder and bool(re.fullmatch(HUB_ID, base.model))
+
+
+def model_card(family: Family, level: Level, config: RunConfig, as_adapter: bool = False) -> str:
     """README.md of the exported folder; no path of a machine is in it."""
     base, measured = family.levels[-1], family.measured
-    hub = not base.folder and bool(re.fullmatch(HUB_ID, base.model))
-    base_name = base.model if hub else Path(config.model.name).name
+    base_name = base.model if _on_hub(base) else Path(config.model.name).name
+    use = ADAPTER_USE.format(base=base_name, level=level.name) if as_adapter else MERGED_USE
     about, saved, chosen = "the base model itself.", "none, it is the base", ""
     if level.saved:
         about = f"{level.saved.value:.0f} % fewer tokens than the base, on average."
@@ -84,10 +152,10 @@ def model_card(family: Family, level: Level, config: RunConfig) -> str:
     train = ", ".join(f"`{name}`" for name in config.data.train)
     r_zip, base_r_zip = (_with_interval(model.r_zip, "", 3) for model in (level, base))
     metadata = "tags: [reasoning, efficient-reasoning, crt]"
-    if hub:
+    if _on_hub(base):
         metadata = f"base_model: {base.model}\n{metadata}"
     return f"""---
-library_name: transformers
+library_name: {"peft" if as_adapter else "transformers"}
 pipeline_tag: text-generation
 {metadata}
 ---
@@ -117,14 +185,7 @@ was not measured.
 
 ## Use
 
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModelForCausalLM.from_pretrained("FOLDER")
-```
-
-It is a plain Hugging Face folder, as `vllm serve FOLDER` takes it. The prompt it was trained and
+{use} The prompt it was trained and
 measured with, where `{{question}}` is yours:
 
 ```

@@ -220,7 +220,13 @@ def model_of(level: Level, file: Path) -> str:
         return level.model
     if os.path.isabs(level.model):
         raise DataError(f"{file}: {level.model!r} is not relative to the file.")
-    return os.path.normpath(file.parent / level.model)
+    folder = os.path.normpath(file.parent / level.model)
+    if not os.path.isdir(folder):
+        raise DataError(
+            f"{folder}, the model of the level {level.name}, is not there: bring it back, or make "
+            "the family again, crt family RUN."
+        )
+    return folder
 
 
 def level_files(level: Level, file: Path) -> ModelFiles:

@@ -4,16 +4,22 @@ import asyncio
 import hmac
 import json
 import logging
+import shlex
+import signal
+import socket
+import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -21,15 +27,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from crt.config import GradingConfig
+from crt.errors import ConfigError
 from crt.grading.grader import Grader
-from crt.levels.family import Family, Level
-from crt.levels.options import LOOPBACK, ServeOptions
+from crt.levels.family import Family, Level, family_file, read_family
 from crt.levels.requests import (
     ApiError,
     Call,
     Chunks,
     Dial,
     Kind,
+    Strict,
     apply_measured_prompt,
     choose_level,
     internal_error,
@@ -37,8 +44,15 @@ from crt.levels.requests import (
     parse_body,
     validated,
 )
+from crt.pocket.language import apology, outside
+from crt.processes import at_signal
+from crt.sampling.models import Dtype
 
 log = logging.getLogger("crt.levels")
+KEY_VARIABLE = "CRT_API_KEY"
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+UPSTREAM_REQUESTS = 256  # under way at once behind the proxy, besides the queue
+MOST_CONNECTIONS = 1024
 CLIENT_GONE = 499  # as nginx writes it
 BODY_SECONDS = 30.0  # for a client to send its body
 SEND_SECONDS = 60.0  # for a client to take a piece of its stream
@@ -58,6 +72,56 @@ PLAYGROUND = {
     "/playground/app.js": ("app.js", "text/javascript"),
     "/playground/icon.svg": ("icon.svg", "image/svg+xml"),
 }
+
+
+class ServeOptions(BaseModel):
+    """Where the server listens, who is let in, the limits, and what answers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, lt=2**16)] = 8000
+    api_key: Annotated[str, Field(min_length=16)] | None = None
+    default: str | None = None  # level of requests that choose none
+    measured_prompt: bool = True
+    slots: Annotated[int, Field(ge=1)] = 64  # responses at once per level, if their caches fit
+    queue: Annotated[int, Field(ge=0)] = 128  # responses that may wait per level
+    context: Annotated[int, Field(ge=2)] | None = None  # tokens; None for the model's own
+    time_limit: Annotated[float, Field(gt=0)] = 300.0  # seconds per request
+    body_kb: Annotated[int, Field(ge=1)] = 1024
+    drain: int = 30  # seconds for streams at the end
+    engine: Literal["auto", "local", "vllm"] = "auto"
+    dtype: Dtype = "auto"
+    vllm_args: str = ""
+    upstream: tuple[str, ...] = ()
+    upstream_model: tuple[str, ...] = ()
+    upstream_key_from: str | None = None
+
+    @model_validator(mode="after")
+    def _reachable_with_a_key(self) -> "ServeOptions":
+        if not self.loopback and self.api_key is None:
+            raise ValueError(
+                f"it can be reached by others: give a key in {KEY_VARIABLE} or --api-key, "
+                "which clients send as their API key"
+            )
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Only this machine can reach it."""
+        return self.host in LOOPBACK
+
+
+def serve_options(**given: Any) -> ServeOptions:
+    """The options, or one sentence about the first that cannot work."""
+    try:
+        return ServeOptions(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0] if first["loc"] else "host")
+    value = "" if name == "api_key" else f" {given.get(name)}"
+    message = first["msg"].removeprefix("Value error, ")
+    raise ConfigError(f"--{name.replace('_', '-')}{value} cannot work: {message}.")
 
 
 class Engine(Protocol):
@@ -126,6 +190,7 @@ class Service:
     ) -> None:
         self.family, self.engine, self.options = family, engine, options
         self.default = default or family.default
+        self.is_pocket = family.levels[-1].model == "pocket"  # which knows one kind of question
         self.metrics = Metrics(engine)
         self.started = int(time.time())
 
@@ -155,7 +220,7 @@ def make_app(service: Service) -> FastAPI:
     with_key = APIRouter(dependencies=[Depends(require_key)])
     _add_completions(with_key, service)
     _add_models(with_key, service)
-    _add_grading(with_key, service, grader)
+    _add_playground(with_key, service, grader)
     app.include_router(with_key)
     _add_open_pages(app, service)
     return app
@@ -208,12 +273,15 @@ def prepare_call(service: Service, kind: Kind, body: dict[str, Any]) -> Call:
     for name in ("temperature", "top_p"):
         if fields.get(name) is None:
             fields[name] = getattr(family.measured, name)
-    wrapped: dict[str, Any] | None = None
+    wrapped: tuple[dict[str, Any], str] | None = None
     if kind == "chat":
         settings, wanted = family.prompt_for(level), dial.measured_prompt
         if service.options.measured_prompt if wanted is None else wanted:
             wrapped = apply_measured_prompt(fields, settings, explicit=bool(wanted))
-            fields = wrapped or fields
+        if wrapped is not None:
+            fields, question = wrapped
+            if service.is_pocket and (reason := outside(question)):
+                raise ApiError(400, apology(reason), param="messages", code="outside_language")
         if settings.enable_thinking is not None:
             thinking = {"enable_thinking": settings.enable_thinking}
             fields.setdefault("chat_template_kwargs", thinking)
@@ -289,7 +357,13 @@ def _event(value: dict[str, Any]) -> bytes:
 def _add_models(router: APIRouter, service: Service) -> None:
     levels = [service.default, *service.family.levels]
     models = {
-        name: model_json(level, name, service.started)
+        name: {
+            "id": name,
+            "object": "model",
+            "created": service.started,
+            "owned_by": "crt",
+            "crt": level_json(service.family, level),
+        }
         for name, level in zip(model_ids(service.family), levels, strict=True)
     }
 
@@ -299,44 +373,49 @@ def _add_models(router: APIRouter, service: Service) -> None:
 
     @router.get("/v1/models/{name}")
     async def one_model(name: str) -> JSONResponse:
-        if name not in models:
+        known = f"{service.family.name}:{name}" if service.family.level(name) else name
+        if known not in models:
             message = f"There is no model {name[:80]!r}."
             raise ApiError(404, message, param="model", code="model_not_found")
-        return JSONResponse(models[name])
+        return JSONResponse(models[known])
 
     @router.get("/metrics")
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def model_json(level: Level, name: str, created: int) -> dict[str, Any]:
-    """A model as OpenAI lists it, with what was measured of its level."""
-    measured = {
+def level_json(family: Family, level: Level) -> dict[str, Any]:
+    """What was measured of a level; no path is in it."""
+    return {
         "level": level.name,
-        "acc": level.acc.value,
-        "len": level.len.value,
-        "saved": level.saved.value if level.saved else 0.0,
+        "accuracy": level.acc.model_dump(),  # in %
+        "mean_tokens": level.len.model_dump(),
+        "tokens_saved": 100 * (1 - level.len.value / family.levels[-1].len.value),  # in %
+        "pareto": level.pareto,
         "certified": level.certified,
         "certificate": level.certificate and level.certificate.model_dump(),
     }
-    return {"id": name, "object": "model", "created": created, "owned_by": "crt", "crt": measured}
 
 
-class GradeRequest(BaseModel):
+class GradeRequest(Strict):
     """A response and the known answer."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     text: str = Field(max_length=200_000)
     answer: str = Field(min_length=1, max_length=1000)
     question: str = Field(default="", max_length=20_000)
 
 
-def _add_grading(router: APIRouter, service: Service, grader: Grader) -> None:
-    about = playground_json(service.family, service.default)
-    grading = asyncio.Semaphore(GRADES_AT_ONCE)
+def _add_playground(router: APIRouter, service: Service, grader: Grader) -> None:
+    family, grading = service.family, asyncio.Semaphore(GRADES_AT_ONCE)
+    about = family.model_dump(include={"name", "tolerance", "candidates", "measured", "examples"})
+    about |= {
+        "pocket": service.is_pocket,
+        "default": service.default.name,
+        "levels": [level_json(family, level) for level in family.levels],
+    }
 
     @router.get("/playground/family")
-    async def family() -> JSONResponse:
+    async def describe_family() -> JSONResponse:
         return JSONResponse(about)
 
     @router.post("/playground/grade")
@@ -349,23 +428,6 @@ def _add_grading(router: APIRouter, service: Service, grader: Grader) -> None:
             grade = await grader.grade_async(given.text, given.answer, question=given.question)
         verdict = {"verdict": grade.verdict.value, "extracted": grade.extracted}
         return JSONResponse({**verdict, "reason": grade.reason})
-
-
-def playground_json(family: Family, default: Level) -> dict[str, Any]:
-    """What the page needs of a family; no path is in it."""
-    about = {"name", "method", "tolerance", "candidates", "measured", "examples"}
-    measured = {"name", "acc", "len", "certificate", "pareto"}
-    full = family.levels[-1].len.value
-    levels = [
-        {
-            **level.model_dump(include=measured),
-            "model": f"{family.name}:{level.name}",
-            "saved": 100 * (1 - level.len.value / full),
-            "certified": level.certified,
-        }
-        for level in family.levels
-    ]
-    return {**family.model_dump(include=about), "default": default.name, "levels": levels}
 
 
 def _add_open_pages(app: FastAPI, service: Service) -> None:
@@ -495,3 +557,92 @@ def _host(scope: Scope) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if ":" in host else host
+
+
+# ---- from a family.json to a running server, and how it ends
+
+
+def serve(
+    place: Path,
+    options: ServeOptions,
+    ready: Callable[[str, Family, Level], None],
+    note: Callable[[str], None],
+) -> int:
+    """Loads, listens, and serves until it is told to stop; 0, or 143 if that is while it loads."""
+    file = family_file(place).absolute()
+    family = read_family(file)
+    default = family.default
+    if options.default is not None:
+        default = family.require_level(options.default, "--default")
+    bind(options).close()  # a taken port is said before minutes of loading
+    with at_signal(lambda *_: sys.exit(128 + signal.SIGTERM), signal.SIGTERM):  # while it loads
+        service = Service(family, start_engine(family, file, options, note), options, default)
+        return run_server(make_app(service), options, lambda url: ready(url, family, default))
+
+
+def start_engine(
+    family: Family, file: Path, options: ServeOptions, note: Callable[[str], None]
+) -> Engine:
+    """Servers that are there, vLLM, or the models in this process."""
+    from crt.levels.upstream import choose_engine, find_upstream, start_vllm
+
+    most = options.queue + UPSTREAM_REQUESTS
+    if options.upstream:
+        names, key = options.upstream_model, options.upstream_key_from
+        return find_upstream(family, options.upstream, names, key, most)
+    if choose_engine(options.engine) == "vllm":
+        try:
+            extra = shlex.split(options.vllm_args)
+        except ValueError as error:
+            text = options.vllm_args
+            raise ConfigError(f"--vllm-args {text!r} cannot be read: {error}") from None
+        return start_vllm(family, file, extra, most, note)
+    from crt.levels.local import load_local_engine
+
+    limits: Any = {name: getattr(options, name) for name in ("slots", "queue", "context", "dtype")}
+    return load_local_engine(family, file, note=note, **limits)
+
+
+def bind(options: ServeOptions) -> socket.socket:
+    """The bound socket, so that a taken port is one sentence and port 0 becomes a number."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((options.host, options.port))
+        bound.listen()  # who comes before the server is up waits and is not turned away
+    except OSError as error:
+        bound.close()
+        raise ConfigError(
+            f"{options.host}:{options.port} cannot be used: {error.strerror}. Give another --port."
+        ) from None
+    return bound
+
+
+def make_server(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
+    """Stops at SIGTERM or Ctrl-C: takes nobody in, finishes what is under way, then ends."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            timeout_graceful_shutdown=options.drain,
+            timeout_keep_alive=15,
+            limit_concurrency=MOST_CONNECTIONS,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+        )
+    )
+
+
+def run_server(app: FastAPI, options: ServeOptions, ready: Callable[[str], None]) -> int:
+    """Serves until it is told to stop: 0 when all was finished, 130 when Ctrl-C came again."""
+    server = make_server(app, options)
+
+    def end(*_: Any) -> None:
+        server.should_exit = True
+
+    with bind(options) as bound, at_signal(end, signal.SIGTERM, signal.SIGINT):
+        host, port = bound.getsockname()[:2]
+        ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        server.run(sockets=[bound])  # it raises its signal again, which is `end`, not our death
+    return 130 if server.force_exit else 0

@@ -17,33 +17,22 @@ Chunks = AsyncGenerator[dict[str, Any], None]
 Text = Annotated[str, Field(max_length=10_000_000)]
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
 
-EFFORT = {  # how far along the dial, from the shortest level (0) to the base (1)
-    "none": 0.0,
-    "minimal": 0.0,
-    "low": 1 / 3,
-    "medium": 2 / 3,
-    "high": 1.0,
-    "xhigh": 1.0,
+DIAL = {  # how far along the dial, from the shortest level (0) to the base (1)
+    "reasoning_effort": {
+        **dict.fromkeys(("none", "minimal"), 0.0),
+        **{"low": 1 / 3, "medium": 2 / 3},
+        **dict.fromkeys(("high", "xhigh"), 1.0),
+    },
+    "verbosity": {"low": 0.0, "medium": 0.5, "high": 1.0},
 }
-VERBOSITY = {"low": 0.0, "medium": 0.5, "high": 1.0}
 IGNORED = frozenset(  # fields that change nothing here, whatever their value
     {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier"}
+    | {"tool_choice", "parallel_tool_calls"}
 )
-UNSUPPORTED = {  # field → the values that mean it is not used
-    "frequency_penalty": (0, None),
-    "presence_penalty": (0, None),
-    "logit_bias": ({}, None),
-    "logprobs": (False, None),
-    "top_logprobs": (0, None),
-    "tools": ([], None),
-    "tool_choice": ("none", "auto", None),
-    "functions": ([], None),
-    "response_format": ({"type": "text"}, None),
-    "parallel_tool_calls": (True, False, None),
-    "modalities": (["text"], None),
-    "echo": (False, None),
-    "suffix": ("", None),
-    "best_of": (1, None),
+UNSUPPORTED = {  # field → the value that asks for nothing; null, 0, false and empty do so, too
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "logit_bias", "logprobs")),
+    **dict.fromkeys(("top_logprobs", "tools", "functions", "echo", "suffix")),
+    **{"response_format": {"type": "text"}, "modalities": ["text"], "best_of": 1},
 }
 ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error", 504: "timeout_error"}
 
@@ -70,13 +59,11 @@ class ApiError(HTTPException):
 
 
 def queue_full(retry_after: int = 1) -> ApiError:
-    """Every place is taken, in the queue too."""
     message = "All places are taken and the queue is full. Try again a little later."
     return ApiError(429, message, code="queue_full", retry_after=retry_after)
 
 
 def internal_error() -> ApiError:
-    """Our fault; the cause is in the server's log."""
     return ApiError(500, "The server failed to answer. Its log says why.")
 
 
@@ -98,31 +85,34 @@ class Dial(BaseModel):
 
 def choose_level(family: Family, dial: Dial, default: Level) -> tuple[Level, str]:
     """The level, and the first field that is given: model name, token target, effort, verbosity."""
-    named = _named_level(family, dial.model)
-    if named is not None and dial.token_target is not None:
+    named = named_level(family, dial.model)
+    target = dial.token_target
+    if named is not None and target is not None:
         raise ApiError(
             400,
-            f"The model {dial.model!r} names a level and token_target = {dial.token_target} "
+            f"The model {dial.model!r} names a level and token_target = {target} "
             f"chooses another: give one of them, with the model {family.name!r} for a target.",
             param="token_target",
             code="dial_conflict",
         )
     if named is not None:
         return named, "model"
-    if dial.token_target is not None:
-        return nearest_level(family, dial.token_target), "token_target"
-    if dial.reasoning_effort is not None:
-        return level_at(family, EFFORT[dial.reasoning_effort]), "reasoning_effort"
-    if dial.verbosity is not None:
-        return level_at(family, VERBOSITY[dial.verbosity]), "verbosity"
+    if target is not None:  # of two equally near levels the shorter one
+        return min(family.levels, key=lambda x: (abs(x.len.value - target), x.len.value)), (
+            "token_target"
+        )
+    for field, shares in DIAL.items():
+        if (word := getattr(dial, field)) is not None:
+            return level_at(family, shares[word]), field
     return default, "default"
 
 
-def _named_level(family: Family, model: str) -> Level | None:
-    """The level in `NAME:LEVEL`; None for `NAME` alone, 404 for anything else."""
-    name, colon, suffix = model.partition(":")
-    level = family.level(suffix) if colon else None
-    if name != family.name or (colon and level is None):
+def named_level(family: Family, model: str) -> Level | None:
+    """The level in `NAME:LEVEL` or `LEVEL`; None for `NAME` alone, 404 for anything else."""
+    if model == family.name:
+        return None
+    level = family.level(model.removeprefix(f"{family.name}:"))
+    if level is None:
         message = f"There is no model {model[:80]!r}. {did_you_mean(model, model_ids(family))}"
         raise ApiError(404, message, param="model", code="model_not_found")
     return level
@@ -136,11 +126,6 @@ def model_ids(family: Family) -> list[str]:
 def level_at(family: Family, share: float) -> Level:
     """The level that far along the dial; between two, the shorter one."""
     return family.levels[int(share * (len(family.levels) - 1) + 1e-9)]
-
-
-def nearest_level(family: Family, tokens: int) -> Level:
-    """The level whose measured mean length is nearest; of two equally near, the shorter one."""
-    return min(family.levels, key=lambda level: (abs(level.len.value - tokens), level.len.value))
 
 
 # ---- the request
@@ -159,6 +144,10 @@ class Call:
     @property
     def stream(self) -> bool:
         return bool(self.body.get("stream"))
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class Message(BaseModel):
@@ -180,22 +169,19 @@ class Message(BaseModel):
         return self.content or ""
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Strict):
     """When the usage is sent: in every chunk, as vLLM does, or at the end."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class TemplateSettings(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+class TemplateSettings(Strict):
     enable_thinking: bool | None = None
 
 
-class Sampling(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+class Sampling(Strict):
     model: str
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
@@ -248,18 +234,19 @@ class TextRequest(Sampling):
         return self.max_tokens or 16
 
     @property
-    def prompts(self) -> list[str | list[int]]:
-        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
-            return [self.prompt]  # pyright: ignore[reportReturnType]
-        return list(self.prompt)  # pyright: ignore[reportReturnType]
+    def prompts(self) -> list[Any]:
+        """One prompt or several, each a text or a list of tokens."""
+        single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        return [self.prompt] if single else list(self.prompt)
 
 
 def apply_measured_prompt(
     body: dict[str, Any], settings: PromptSettings, explicit: bool
-) -> dict[str, Any] | None:
-    """The body with its one question in the measured prompt; None if it holds anything else.
+) -> tuple[dict[str, Any], str] | None:
+    """The body with its one question in the measured prompt, and the question.
 
-    A question that is in that prompt already stays as it is. `explicit`: say why it cannot be.
+    None if the body holds anything else; `explicit`: say why. A question that is in that prompt
+    already stays as it is.
     """
     messages = body.get("messages")
     single = messages[0] if isinstance(messages, list) and len(messages) == 1 else None
@@ -273,15 +260,15 @@ def apply_measured_prompt(
     if (before or after) and question.startswith(before) and question.endswith(after):
         question = question[len(before) : len(question) - len(after)]
     try:
-        return {**body, "messages": list(to_messages(question, settings, None))}
+        return {**body, "messages": list(to_messages(question, settings, None))}, question
     except CrtError as error:
         raise ApiError(400, f"The measured prompt cannot be used: {error}") from None
 
 
 # ---- validation
 
-Request = TypeVar("Request", bound=Sampling)
 Model = TypeVar("Model", bound=BaseModel)
+Request = TypeVar("Request", bound=Sampling)
 
 
 def parse_body(content: bytes) -> dict[str, Any]:
@@ -297,8 +284,8 @@ def parse_body(content: bytes) -> dict[str, Any]:
 
 def parse_request(kind: type[Request], plain: dict[str, Any]) -> Request:
     """The request; null is as good as absent, and what cannot be honoured is refused."""
-    for name, unused in UNSUPPORTED.items():
-        if plain.get(name) not in unused:
+    for name, neutral in UNSUPPORTED.items():
+        if (value := plain.get(name)) and value != neutral:
             message = f"{name} is not supported here: leave it out."
             raise ApiError(400, message, param=name, code="unsupported")
     skipped = {*IGNORED, *UNSUPPORTED, *(k for k in kind.model_fields if plain.get(k) is None)}

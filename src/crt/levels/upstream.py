@@ -1,28 +1,46 @@
-"""OpenAI-compatible servers behind the proxy: requests pass through under each level's own name."""
+"""OpenAI-compatible servers behind the proxy: those that are there, and vLLM, started here.
+
+Requests pass through under each level's own name. Adapters on one base share one `vllm serve`.
+"""
 
 import asyncio
+import atexit
 import json
+import logging
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import httpx
 
-from crt.errors import ConfigError, EngineError
-from crt.levels.family import Family
-from crt.levels.options import ServeOptions
-from crt.levels.reasoning_splitter import ChatSplitter, Vocabulary
+from crt.errors import ConfigError, CrtError, EngineError, install_command
+from crt.levels.answers import AnswerReader, Vocabulary, vocabulary_of
+from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.requests import ApiError, Call, Chunks, queue_full
+from crt.processes import ends_with_parent
+from crt.sampling.models import model_folder
 
-if TYPE_CHECKING:
-    from crt.levels.vllm import ServerProcesses
-
+log = logging.getLogger("crt.levels")
 ROUTES = {"chat": "/chat/completions", "text": "/completions"}
 CONNECT_SECONDS = 5.0
 CLIENT_ERRORS = (400, 404, 413, 422)  # the client's own mistakes, passed on in the server's words
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # values of vLLM's --max-lora-rank
+GPU_MEMORY = 0.9  # share that the servers divide among them
+PARSERS = ("--reasoning-parser", "--tool-call-parser")  # with these vLLM splits answers itself
+START_SECONDS = 900.0  # loading and compiling a large model takes minutes
+STOP_SECONDS = 30.0
+MOST_RESTARTS = 3  # of one server; one that keeps dying stays down, and /health says so
+WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,10 +88,10 @@ class UpstreamEngine:
         if call.kind == "chat" and not call.body.get("messages"):
             raise ApiError(400, "The field 'messages' is missing or empty.", param="messages")
         vocabulary = self.models[call.level.name].vocabulary if call.kind == "chat" else None
-        splitter = vocabulary and ChatSplitter(vocabulary, _stops(call.body.get("stop")))
-        async with self._post(call, self.upstream_body(call, splitter is not None)) as response:
+        reader = vocabulary and AnswerReader(vocabulary, _stops(call.body.get("stop")))
+        async with self._post(call, self.upstream_body(call, reader is not None)) as response:
             async for chunk in _read_chunks(response, call.stream):
-                if new := splitter.split(chunk) if splitter else _name_reasoning(chunk):
+                if new := reader.read(chunk) if reader else _name_reasoning(chunk):
                     yield new
 
     def upstream_body(self, call: Call, with_token_ids: bool) -> dict[str, Any]:
@@ -201,17 +219,21 @@ def _stops(value: Any) -> tuple[str, ...]:
 # ---- which server has which level
 
 
-def find_upstream(family: Family, options: ServeOptions) -> UpstreamEngine:
+def find_upstream(
+    family: Family,
+    addresses: Sequence[str],
+    model_names: Sequence[str] = (),
+    key_variable: str | None = None,
+    max_requests: int = 256,
+) -> UpstreamEngine:
     """The engine for `[LEVEL=]URL`s; each level's model there is given or found by its name."""
-    key = os.environ.get(options.upstream_key_from or "", "")
-    if options.upstream_key_from and not key:
-        raise ConfigError(
-            f"--upstream-key-from {options.upstream_key_from}: there is no such variable"
-        )
+    key = os.environ.get(key_variable or "", "")
+    if key_variable and not key:
+        raise ConfigError(f"--upstream-key-from {key_variable}: there is no such variable")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     levels = [level.name for level in family.levels]
-    urls = level_urls(options.upstream, levels)
-    names = dict(_level_pair(text, "--upstream-model", levels) for text in options.upstream_model)
+    urls = level_urls(addresses, levels)
+    names = dict(_level_pair(text, "--upstream-model", levels) for text in model_names)
     served = {url: _served_models(url, headers) for url in dict.fromkeys(urls.values())}
     models: dict[str, UpstreamModel] = {}
     for level, url in urls.items():
@@ -229,7 +251,7 @@ def find_upstream(family: Family, options: ServeOptions) -> UpstreamEngine:
                 f"--upstream {level}=URL, or its name there, --upstream-model {level}=NAME"
             )
         models[level] = model
-    return UpstreamEngine(models, options.upstream_requests, headers)
+    return UpstreamEngine(models, max_requests, headers)
 
 
 def level_urls(urls: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
@@ -274,3 +296,207 @@ def _level_pair(text: str, option: str, levels: Sequence[str]) -> tuple[str, str
     if not equals or not value or level not in levels:
         raise ConfigError(f"{option} {text!r} is not LEVEL=…, with one of {', '.join(levels)}")
     return level, value
+
+
+# ---- vLLM
+
+
+def choose_engine(wanted: str) -> str:
+    """vLLM when it is installed and a GPU is there, unless one is asked for."""
+    if wanted == "vllm" and vllm_program() is None:
+        raise ConfigError(
+            f"vLLM is not installed: {install_command('vllm')}, or use --engine local."
+        )
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    return "vllm" if torch.cuda.is_available() and vllm_program() else "local"
+
+
+def vllm_program() -> str | None:
+    """The `vllm` of this very environment, which need not be activated; else the first there is."""
+    beside = Path(sys.executable).with_name("vllm")
+    return str(beside) if beside.is_file() else shutil.which("vllm")
+
+
+def start_vllm(
+    family: Family,
+    file: Path,
+    extra: Sequence[str],
+    max_requests: int,
+    note: Callable[[str], None],
+) -> UpstreamEngine:
+    """Starts what is needed and waits until it answers."""
+    program = vllm_program() or "vllm"
+    vocabularies = {level.name: vocabulary_of(level_files(level, file)) for level in family.levels}
+    if any(option.partition("=")[0] in PARSERS for option in extra):
+        vocabularies = {}
+    launches = plan_launches(family, file, free_ports(len(family.levels)), extra, program)
+    models = {
+        level: UpstreamModel(launch.url, name, vocabularies.get(level))
+        for launch in launches
+        for level, name in launch.models.items()
+    }
+    servers = ServerProcesses(launches)
+    servers.start(note)
+    return UpstreamEngine(models, max_requests, servers=servers)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A server to start, and the levels it serves."""
+
+    command: tuple[str, ...]
+    url: str
+    models: dict[str, str]  # level → name there
+
+
+def plan_launches(
+    family: Family,
+    file: Path,
+    ports: Sequence[int],
+    extra: Sequence[str] = (),
+    program: str = "vllm",
+) -> list[Launch]:
+    """One server if every level but the base is an adapter on it; else one per level."""
+    *levels, base = family.levels
+    names = {level.name: f"{family.name}:{level.name}" for level in family.levels}
+
+    def launch(level: Level, port: int, options: Sequence[str], served: dict[str, str]) -> Launch:
+        model = model_of(level, file)
+        folder = str(model_folder(model)) if model == "pocket" else model
+        revision = ("--revision", level.revision) if level.revision else ()
+        address = ("--host", "127.0.0.1", "--port", str(port))
+        name = ("--served-model-name", names[level.name])
+        command = (program, "serve", folder, *revision, *name, *address, *options)
+        return Launch(command, f"http://127.0.0.1:{port}/v1", served)
+
+    if all(level.adapter for level in levels):
+        return [launch(base, ports[0], [*extra, *_lora_options(levels, names, file)], names)]
+    adapter = next((level.name for level in levels if level.adapter), None)
+    if adapter is not None:
+        raise ConfigError(
+            f"{adapter} is an adapter and another level is not: export it merged, "
+            "crt export, or serve with --engine local"
+        )
+    options = ["--gpu-memory-utilization", f"{GPU_MEMORY / len(names):.2f}", *extra]
+    return [
+        launch(level, port, options, {level.name: names[level.name]})
+        for level, port in zip(family.levels, ports, strict=True)
+    ]
+
+
+def _lora_options(levels: Sequence[Level], names: Mapping[str, str], file: Path) -> list[str]:
+    """The base once in memory, the levels beside it."""
+    if not levels:
+        return []
+    folders = {level.name: model_of(level, file) for level in levels}
+    rank = max(_lora_rank(Path(folder)) for folder in folders.values())
+    # One place more than adapters: on a CPU vLLM 0.28 gives a request for the base that shares a
+    # batch with others the adapter in the last place, which must be an empty one.
+    places = str(len(levels) + 1)
+    modules = [f"{names[level]}={folder}" for level, folder in folders.items()]
+    options = ["--enable-lora", "--max-loras", places, "--max-lora-rank", str(rank)]
+    return [*options, "--lora-modules", *modules]
+
+
+def _lora_rank(folder: Path) -> int:
+    """The smallest rank vLLM knows that holds the adapter's."""
+    file = folder / "adapter_config.json"
+    try:
+        rank = json.loads(file.read_bytes())["r"]
+        return next(possible for possible in RANKS if possible >= rank)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        raise EngineError(f"{file} has no rank that vLLM knows.") from None
+
+
+@dataclass
+class ServerProcesses:
+    """Servers that the proxy started: one that dies starts again, and all end with the proxy."""
+
+    launches: Sequence[Launch]
+    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def start(self, note: Callable[[str], None]) -> None:
+        """One after the other, so that each sees what memory the others took."""
+        atexit.register(self.stop)  # however this process ends, if it can run this
+        try:
+            for launch in self.launches:
+                note(" ".join(launch.command))
+                self.processes.append(start_server(launch))
+        except BaseException:
+            self.stop()
+            raise
+
+    async def watch(self) -> None:
+        """Starts a server that has died again, a few times at most."""
+        restarts = [0] * len(self.launches)
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for i, process in enumerate(self.processes):
+                if process.poll() is None or restarts[i] == MOST_RESTARTS:
+                    continue
+                restarts[i] += 1
+                log.error("a server ended with exit code %s: restart", process.returncode)
+                try:
+                    self.processes[i] = await asyncio.to_thread(start_server, self.launches[i])
+                except CrtError as error:
+                    log.error("the restart failed: %s", error)
+
+    def stop(self) -> None:
+        stop_servers(self.processes)
+
+
+def start_server(launch: Launch) -> "subprocess.Popen[bytes]":
+    """A running server that answers.
+
+    It has a process group of its own: Ctrl-C is for the proxy, which lets streams finish first.
+    Even if the proxy is killed, its servers end, and do not keep the GPU's memory.
+    """
+    process = subprocess.Popen(
+        launch.command,
+        stdout=sys.stderr,
+        start_new_session=True,
+        preexec_fn=ends_with_parent(signal.SIGTERM),
+    )
+    try:
+        wait_until_ready(launch.url, process, START_SECONDS)
+    except BaseException:
+        stop_servers([process])
+        raise
+    return process
+
+
+def wait_until_ready(url: str, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Returns when the server lists its models; an error if it ends or takes too long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise EngineError(f"the server ended with exit code {process.returncode}: see above.")
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/models", timeout=5.0, trust_env=False).status_code == 200:
+                return
+        time.sleep(0.2)
+    raise EngineError(f"the server at {url} was not ready within {seconds:g} seconds.")
+
+
+def stop_servers(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Asks them to end, then makes them, with what they started."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -13,8 +13,7 @@ import pytest
 from crt.errors import ConfigError, DataError
 from crt.levels.family import Family
 from crt.levels.local import load_local_engine
-from crt.levels.options import serve_options
-from crt.levels.server import bind
+from crt.levels.proxy import bind, serve_options
 from tests.support.levels import level, plain_family, served, until
 
 CHAT = "/v1/chat/completions"
@@ -246,7 +245,7 @@ def test_weights_that_changed_are_not_served(endless_family):
     other = level("full", 129.0, model="model", folder=True, hash="1" * 64)
     changed = Family.model_validate(plain_family([other]))
     with pytest.raises(DataError, match="other weights"):
-        load_local_engine(changed, file, serve_options(), lambda _: None)
+        load_local_engine(changed, file, slots=1, queue=1)
 
 
 def test_many_at_once_each_get_their_own_answer(small, http):

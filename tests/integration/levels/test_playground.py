@@ -53,12 +53,13 @@ def test_a_picked_question_is_answered_by_all_levels(visit, demo):
         tab.page.wait_for_selector(f"{lane} .verdict:not(:empty)")
     counts = tab.page.locator(".lane .count").all_inner_texts()
     assert len(counts) == 2 and all(int(count) > 20 for count in counts)
-    assert all("tokens (" in fact for fact in tab.page.locator(".facts").all_inner_texts())
+    assert all("tokens in" in fact for fact in tab.page.locator(".facts").all_inner_texts())
     verdicts = tab.page.locator(".lane .verdict").all_inner_texts()
     assert set(verdicts) <= {"✓ right", "✗ wrong"}
     assert "certified" in tab.text("#card-0 header") and "reference" in tab.text("#card-1")
-    assert "concise took" in tab.text("#summary")
-    assert tab.page.locator("#card-1 .said b").count() == 1  # the boxed answer in a box
+    summary = tab.text("#summary")
+    assert "concise took" in summary and "tokens" in summary and "time" in summary
+    assert tab.page.locator("#card-1 .content b").count() == 1  # the boxed answer in a box
     assert tab.console == []
     assert all(url.startswith(demo) for url in tab.requested)  # nothing from elsewhere
 
@@ -67,6 +68,7 @@ def test_a_typed_question_with_the_keyboard_alone(visit, demo):
     tab = visit(demo)
     tab.page.wait_for_selector(".lane")
     tab.page.focus("#question")
+    tab.page.keyboard.press("Control+A")
     tab.page.keyboard.type(QUESTION)
     tab.page.keyboard.press("Control+Enter")
     tab.finished()
@@ -78,6 +80,42 @@ def test_a_typed_question_with_the_keyboard_alone(visit, demo):
     tab.page.keyboard.press("ArrowLeft")
     assert tab.page.locator(".answer[data-on]").get_attribute("id") == "card-0"
     assert tab.console == []
+
+
+def test_a_stranger_finds_an_example_and_what_the_model_can_do(visit, demo):
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    assert tab.page.input_value("#question") == QUESTION
+    assert tab.page.input_value("#answer") == "301"
+    assert "one kind of problem" in tab.text("#ability")
+    assert tab.page.input_value("#temperature") == "0.6"  # that of the measurement
+
+
+def test_thinking_is_folded_and_the_temperature_is_sent(visit, demo):
+    tab, bodies = visit(demo), []
+    tab.page.on("request", lambda request: bodies.append(request.post_data_json or {}))
+    tab.page.wait_for_selector(".lane")
+    tab.page.fill("#temperature", "0")
+    tab.page.click("#run")
+    tab.finished()
+    sent = [body for body in bodies if "messages" in body]
+    assert [body["temperature"] for body in sent] == [0, 0]
+    reasoning = tab.page.locator("#card-1 .reasoning")
+    assert not reasoning.is_visible() and "Thinking, 1" in tab.text("#card-1 summary")
+    tab.page.click("#card-1 summary")
+    assert reasoning.is_visible() and "Okay, let me think" in reasoning.inner_text()
+
+
+def test_a_question_outside_the_pocket_models_language_gets_the_sentence(visit, demo):
+    tab = visit(demo)
+    tab.page.wait_for_selector(".lane")
+    tab.page.fill("#question", "Why is the sky blue?")
+    tab.page.click("#run")
+    tab.page.wait_for_selector("#summary.problem")
+    tab.finished()
+    assert "outside the pocket model's language" in tab.text("#summary")
+    assert tab.page.locator(".lane .count").all_inner_texts() == ["", ""]  # and no gibberish
+    assert tab.page.locator(".answer .content:not(:empty)").count() == 0
 
 
 def test_the_dial_tells_what_was_measured(visit, demo):
@@ -131,20 +169,22 @@ def test_light_and_dark(visit, demo):
     assert paper() == light  # it remembers
 
 
-def test_what_is_hostile_stays_text(visit, pocket_family):
-    family, file = pocket_family
+def test_what_is_hostile_stays_text(visit, endless_family):
+    family, file = endless_family
     plain = plain_family([level.model_dump(mode="json") for level in family.levels])
     plain["examples"] = [{"question": HOSTILE, "answer": HOSTILE}]
+    plain["measured"]["max_tokens"] = 8
     with served(Family.model_validate(plain), file, slots=2) as (url, _, _):
         tab = visit(url)
         tab.page.wait_for_selector(".lane")
         tab.page.select_option("#examples", "0")
         tab.finished()
         written = f"{HOSTILE} \\boxed{{<i>{HOSTILE}</i>}}"  # as if the model had written it
-        tab.page.evaluate("(said) => boxed(document.querySelector('.said'), said)", written)
-        assert "onerror" in tab.text(".said")
+        draw = "(text) => drawBoxed(document.querySelector('.answer .content'), text)"
+        tab.page.evaluate(draw, written)
+        assert "onerror" in tab.text(".answer .content")
         assert tab.page.evaluate("window.hacked") is None
-        assert tab.page.locator("#cards img, #cards script, .said i").count() == 0
+        assert tab.page.locator("#cards img, #cards script, .answer .content i").count() == 0
 
 
 def test_stopping_frees_the_places(visit, endless_family):

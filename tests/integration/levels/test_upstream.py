@@ -27,8 +27,7 @@ LEVELS = ("concise", "full")
 
 
 def dialled(family, urls, **options):
-    options = options_with(upstream=urls, **options)
-    return running(Service(family, find_upstream(family, options), options))
+    return running(Service(family, find_upstream(family, urls), options_with(**options)))
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +268,7 @@ def test_one_that_is_not_there(pocket_family):
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
     with pytest.raises(EngineError, match="cannot be reached"):
-        find_upstream(pocket_family[0], options_with(upstream=[f"http://127.0.0.1:{port}/v1"]))
+        find_upstream(pocket_family[0], [f"http://127.0.0.1:{port}/v1"])
 
 
 def test_addresses_by_level():
@@ -287,10 +286,9 @@ def test_one_model_is_not_two_levels(pocket_family):
     """A server of one model would answer for every level, with the promises of each."""
     rude = Rude(None, models=["only"])
     with pytest.raises(ConfigError, match="concise and full would both be only at"):
-        find_upstream(pocket_family[0], options_with(upstream=[rude.url]))
+        find_upstream(pocket_family[0], [rude.url])
     both = ["concise=only", "full=only"]
-    options = options_with(upstream=[rude.url], upstream_model=both)
-    engine = find_upstream(pocket_family[0], options)
+    engine = find_upstream(pocket_family[0], [rude.url], both)
     assert engine.models["full"].name == "only"  # the user said so
     rude.close()
 

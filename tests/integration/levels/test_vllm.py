@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from crt.errors import ConfigError, DataError, EngineError
 from crt.levels.family import Family
 from crt.levels.proxy import Service
-from crt.levels.vllm import (
+from crt.levels.upstream import (
     Launch,
     ServerProcesses,
     choose_engine,
@@ -22,7 +23,17 @@ from crt.levels.vllm import (
     vllm_program,
     wait_until_ready,
 )
-from tests.support.levels import level, options_with, plain_family, running, until
+from crt.pocket import path as pocket
+from crt.sampling.models import weights_hash
+from tests.support.levels import (
+    QUESTION,
+    level,
+    options_with,
+    plain_family,
+    running,
+    until,
+    write_adapter,
+)
 
 
 @pytest.fixture
@@ -55,6 +66,7 @@ def test_adapters_share_one_base(adapters):
 
 
 def test_whole_models_have_a_server_each(tmp_path):
+    (tmp_path / "short").mkdir()
     made = [level("concise", 57.0, model="short", folder=True), level("full", 129.0, model="a/b")]
     family = Family.model_validate(plain_family(made))
     short, full = plan_launches(family, tmp_path / "family.json", [9000, 9001])
@@ -77,6 +89,13 @@ def test_what_cannot_be_started(adapters, tmp_path):
     ]
     with pytest.raises(ConfigError, match="is an adapter and another level is not"):
         plan_launches(Family.model_validate(plain_family(mixed)), file, [9000, 9001, 9002])
+
+
+def test_a_folder_that_is_gone_is_one_sentence(adapters):
+    family, file = adapters
+    shutil.rmtree(file.parent / "balanced")
+    with pytest.raises(DataError, match=r"the model of the level balanced, is not there"):
+        plan_launches(family, file, [9000])
 
 
 def test_without_vllm_the_local_engine_answers():
@@ -148,7 +167,7 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     assert vllm_program() == str(program)
     family, file = pocket_family
     service = service_of(family, file)
-    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo"}
+    body = {"messages": [{"role": "user", "content": QUESTION}], "model": "demo"}
     with running(service) as (url, _, _):
         chat = f"{url}/v1/chat/completions"
         assert http.get(f"{url}/health").json()["levels"] == {"concise": "ok", "full": "ok"}
@@ -166,11 +185,39 @@ def test_from_a_family_to_answers_and_back_to_nothing(pocket_family, program, ht
     assert [process.poll() for process in service.engine.servers.processes] == [0, 0]
 
 
+def test_adapters_are_served_by_one_process_each_under_its_level(tmp_path, program, http):
+    """A level by its name, by its effort, and the base: one `vllm serve --enable-lora` for all."""
+    for name in ("concise", "balanced"):
+        write_adapter(tmp_path / name)
+    made = [
+        level(name, size, model=name, folder=True, adapter=True, hash=weights_hash(tmp_path / name))
+        for name, size in (("concise", 57.0), ("balanced", 61.0))
+    ]
+    full = level("full", 129.0, hash=weights_hash(pocket()))
+    family = Family.model_validate(plain_family([*made, full]))
+    service = service_of(family, tmp_path / "family.json")
+    (process,) = service.engine.servers.processes
+    messages = [{"role": "user", "content": QUESTION}]
+    with running(service) as (url, _, _):
+        answers = [
+            http.post(f"{url}/v1/chat/completions", json={"messages": messages, **chosen}).json()
+            for chosen in (
+                {"model": "concise"},
+                {"model": "demo", "reasoning_effort": "medium"},
+                {"model": "demo", "reasoning_effort": "high"},
+            )
+        ]
+    # the stand-in knows the names it was started with and no others
+    assert [answer["model"] for answer in answers] == ["demo:concise", "demo:balanced", "demo:full"]
+    assert all(answer["choices"][0]["message"]["content"] for answer in answers)
+    assert process.poll() is not None
+
+
 def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.vllm.WATCH_SECONDS", 0.1)
+    monkeypatch.setattr("crt.levels.upstream.WATCH_SECONDS", 0.1)
     family, file = pocket_family
     service = service_of(family, file)
-    body = {"messages": [{"role": "user", "content": "7 · 40 ?"}], "model": "demo:concise"}
+    body = {"messages": [{"role": "user", "content": QUESTION}], "model": "demo:concise"}
     with running(service) as (url, _, _):
         dead = service.engine.servers.processes[0]
         dead.kill()
@@ -181,7 +228,7 @@ def test_one_that_dies_is_started_again(pocket_family, program, http, monkeypatc
 
 
 def test_one_that_keeps_dying_is_reported(pocket_family, program, http, monkeypatch):
-    monkeypatch.setattr("crt.levels.vllm.MOST_RESTARTS", 0)
+    monkeypatch.setattr("crt.levels.upstream.MOST_RESTARTS", 0)
     family, file = pocket_family
     service = service_of(family, file)
     with running(service) as (url, _, _):

@@ -3,7 +3,7 @@
 import pytest
 
 from crt.levels.family import Family
-from crt.levels.requests import ApiError, Dial, choose_level, level_at, model_ids, nearest_level
+from crt.levels.requests import ApiError, Dial, choose_level, level_at, model_ids
 from tests.support.levels import level, plain_family
 
 
@@ -14,6 +14,10 @@ def setting(family, **request):
 
 def test_by_the_models_name(four):
     assert setting(four, model="demo:detailed") == ("detailed", "model")
+
+
+def test_by_the_levels_own_name(four):
+    assert setting(four, model="detailed") == ("detailed", "model")
 
 
 def test_nothing_asked_is_the_shortest_certified(four):
@@ -64,7 +68,9 @@ def test_a_name_and_a_target_contradict_each_other(four):
     assert (caught.value.status_code, caught.value.error["code"]) == (400, "dial_conflict")
 
 
-@pytest.mark.parametrize("model", ["demo:brief", "other", "other:concise", "demo:", ":concise"])
+@pytest.mark.parametrize(
+    "model", ["demo:brief", "other", "other:concise", "demo:", ":concise", "brief"]
+)
 def test_an_unknown_model_is_not_found(four, model):
     with pytest.raises(ApiError, match="There is no model") as caught:
         setting(four, model=model)
@@ -76,7 +82,7 @@ def test_two_levels_between_which_the_shorter_is_taken():
     assert [level_at(two, share).name for share in (0, 1 / 3, 0.5, 2 / 3, 1)] == ["concise"] * 4 + [
         "full"
     ]
-    assert nearest_level(two, 93).name == "concise"  # exactly between 57 and 129
+    assert setting(two, token_target=93)[0] == "concise"  # exactly between 57 and 129
 
 
 def test_numbered_levels_still_know_the_words():

@@ -1,6 +1,9 @@
 """An exported level is a folder that transformers loads as it is, with an honest card."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -11,7 +14,8 @@ from crt.pocket import path as pocket
 from crt.recipes import config_of
 from crt.run import Run
 from crt.sampling.models import load_model, weights_hash
-from tests.support.levels import PROMPT, certificate, level, plain_family
+from tests.support.fakes.hub import TOKEN, hub
+from tests.support.levels import PROMPT, certificate, level, plain_family, write_adapter
 
 
 def write_run(folder, **changes):
@@ -109,29 +113,20 @@ def test_other_weights_are_not_exported_under_these_figures(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_adapter_is_merged_into_its_base(tmp_path):
-    from peft import LoraConfig, get_peft_model
-
+def adapter_run(tmp_path, base="pocket", base_level=None):
+    """A run whose checkpoint is an adapter on the pocket model; the model with the adapter on."""
     run = write_run(tmp_path)
-    torch.manual_seed(0)
-    settings = LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
-    adapted = get_peft_model(load_model("pocket").model, settings)
     folder = run / "checkpoints" / "step-0020"
-    adapted.save_pretrained(folder, save_embedding_layers=False)
-    config = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**config, "base_model_name_or_path": "pocket"})
-    )
-    short = level(
-        "concise",
-        57.0,
-        model="checkpoints/step-0020",
-        folder=True,
-        adapter=True,
-        hash=weights_hash(folder),
-    )
-    family = plain_family([short, level("full", 129.0, hash=weights_hash(pocket()))])
-    (run / "family.json").write_text(json.dumps(family))
+    adapted = write_adapter(folder, base)
+    made = {"model": "checkpoints/step-0020", "folder": True, "hash": weights_hash(folder)}
+    short = level("concise", 57.0, adapter=True, **made)
+    full = level("full", 129.0, hash=weights_hash(pocket()), **(base_level or {}))
+    (run / "family.json").write_text(json.dumps(plain_family([short, full])))
+    return run, adapted
+
+
+def test_an_adapter_is_merged_into_its_base(tmp_path):
+    run, adapted = adapter_run(tmp_path)
     assert export(run, tmp_path / "out") == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert "model.safetensors" in names and "adapter_config.json" not in names
@@ -141,3 +136,79 @@ def test_an_adapter_is_merged_into_its_base(tmp_path):
         base = load_model("pocket").model(ids).logits
         assert torch.allclose(ours, adapted(ids).logits, atol=1e-4)
         assert not torch.allclose(ours, base, atol=1e-2)
+
+
+def test_an_adapter_is_exported_as_one_with_the_name_its_base_has_on_the_hub(tmp_path):
+    from peft import PeftModel
+
+    local = {"base": str(pocket()), "base_level": {"model": "owner/small"}}  # loaded from here
+    run, adapted = adapter_run(tmp_path, **local)
+    to = tmp_path / "out"
+    command = ["export", str(run), "--level", "concise", "--adapter", "--to", str(to)]
+    assert main(command) == 0
+    names = {path.name for path in to.iterdir()}
+    assert {"adapter_model.safetensors", "README.md", "tokenizer.json"} <= names
+    assert "model.safetensors" not in names
+    settings = json.loads((to / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == "owner/small"
+    card = (to / "README.md").read_text()
+    assert "library_name: peft" in card and "base_model: owner/small" in card
+    assert "vllm serve owner/small --enable-lora --lora-modules concise=FOLDER" in card
+    assert str(pocket()) not in card
+    ids = torch.tensor([[5, 9, 20, 31]])
+    with torch.inference_mode():
+        ours = PeftModel.from_pretrained(load_model("pocket").model, to)(ids).logits
+        assert torch.allclose(ours, adapted(ids).logits, atol=1e-5)
+
+
+def test_an_adapter_needs_a_base_that_others_have(run, tmp_path, capsys):
+    command = ["export", str(run), "--level", "concise", "--adapter", "--to", str(tmp_path / "a")]
+    assert main(command) == 2
+    own, _ = adapter_run(tmp_path)
+    assert main(["export", str(own), *command[2:]]) == 2
+    received = capsys.readouterr().err
+    assert "a whole model: leave out --adapter" in received
+    assert "is pocket, which others do not have" in received
+
+
+def push(run, url, token, *options, home):
+    """`crt export --push` in a process of its own, whose hub is at this address."""
+    command = [sys.executable, "-m", "crt", "export", str(run), "--level", "concise", *options]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
+        **{"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"},
+        **({"HF_TOKEN": token} if token else {}),
+    }
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_a_level_is_pushed_with_the_users_own_login(run, tmp_path):
+    with hub() as server:
+        options = ("--push", "me/demo-concise", "--private")
+        done = push(run, server.url, TOKEN, *options, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{server.url}/me/demo-concise/commit/abc: demo:concise, 94.8 % right" in done.stdout
+    made = server.repositories["me/demo-concise"]
+    assert made["visibility"] == "private"
+    assert "# demo:concise" in server.files["README.md"].decode()
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= server.files.keys()
+    (tmp_path / "model").mkdir()
+    for name, content in server.files.items():
+        (tmp_path / "model" / name).write_bytes(content)
+    AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+
+
+def test_without_a_login_the_push_says_how_to_log_in(run, tmp_path):
+    with hub() as server:
+        to = tmp_path / "out"
+        done = push(run, server.url, None, "--to", str(to), "--push", "me/x", home=tmp_path)
+    assert done.returncode == 2 and server.files == {}
+    assert "log in with `hf auth login`" in done.stderr and "Traceback" not in done.stderr
+    assert (to / "README.md").is_file()  # what was exported stays
+
+
+def test_where_to_is_said_before_anything_is_written(run, capsys):
+    command = ["export", str(run), "--level", "concise"]
+    assert main(command) == main([*command, "--push", "no-owner"]) == 2
+    received = capsys.readouterr().err
+    assert "give a folder to write" in received and "'no-owner' is not OWNER/NAME" in received

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from crt.errors import EngineError
-from crt.levels.batch import ContinuousBatch, Generation, refuse_sliding_windows
-from crt.levels.local import BatchLoop, fit_tokens
+from crt.levels.local import (
+    BatchLoop,
+    ContinuousBatch,
+    Generation,
+    fit_tokens,
+    refuse_sliding_windows,
+)
 from crt.levels.requests import ApiError
 from crt.sampling.models import load_model
 from tests.support.levels import PROMPT, make_endless

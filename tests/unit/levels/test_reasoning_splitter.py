@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from crt.levels.reasoning_splitter import Piece, ReasoningSplitter, Vocabulary, overlap
+from crt.levels.answers import ReasoningSplitter, Vocabulary, overlap
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +20,10 @@ def read(letters, text, **settings):
     """Thinking, answer, and the splitter, after one token a byte and an end."""
     end = letters.get_vocab_size()
     splitter = ReasoningSplitter(Vocabulary(letters, frozenset({end})), **settings)
-    piece = Piece()
-    for token in letters.encode(text).ids:
-        piece += splitter.feed([token])
-    piece += splitter.feed([end], "stop")
-    return piece.reasoning, piece.content, splitter
+    pieces = [splitter.feed([token]) for token in letters.encode(text).ids]
+    pieces.append(splitter.feed([end], "stop"))
+    thought, output = map("".join, zip(*pieces, strict=True))
+    return thought, output, splitter
 
 
 def test_a_prompt_that_opened_the_thinking(letters):

@@ -90,9 +90,8 @@ def user_messages(*texts):
 
 @pytest.mark.parametrize("text", ["1 + 1?", WRAPPED])
 def test_a_single_question_is_put_in_the_measured_prompt_once(text):
-    assert apply_measured_prompt(user_messages(text), SETTINGS, explicit=False) == user_messages(
-        WRAPPED
-    )
+    wrapped = apply_measured_prompt(user_messages(text), SETTINGS, explicit=False)
+    assert wrapped == (user_messages(WRAPPED), "1 + 1?")
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,12 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from typing import Any
 
 from crt.algorithm.guard import EDGE
+from crt.algorithm.metrics import pareto_front
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.errors import ConfigError, DataError
@@ -42,42 +34,29 @@ from crt.levels.family import (
 from crt.run import Run, versions
 from crt.sampling.models import model_folder, weights_hash
 
-AVERAGE = ("averages", "all")  # levels are judged over all data sets of the evaluation
+AVERAGE = "all"  # levels are judged over all data sets of the evaluation
 NOTICEABLE = 1.1  # ratio of lengths below which nobody would notice another level
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
-_CERTIFICATE_FIELDS = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
-_LEVEL_FIELDS = ("step", "acc", "len", "r_zip", "saved", "certificate")
+_OF_BOUND = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
+_OF_CANDIDATE = ("step", "acc", "len", "r_zip", "saved", "certificate")
 
 
-def _read_interval(plain: Any) -> Any:
-    """An interval as an evaluation writes it; an end without value is the value itself."""
-    if not isinstance(plain, dict) or (value := plain["value"]) is None:
-        return None
-    ends = {end: value if plain[end] is None else plain[end] for end in ("low", "high")}
-    return {"value": value, "problems": plain["problems"], **ends}
+@dataclass(frozen=True)
+class Candidate:
+    """What was measured of the base or of a checkpoint."""
 
-
-Interval = Annotated[Estimate, BeforeValidator(_read_interval)]
-OptionalInterval = Annotated[Estimate | None, BeforeValidator(_read_interval)]
-
-
-class SeriesPoint(BaseModel):
-    """What `series.json` holds of the base or of a checkpoint, and its certificate."""
-
-    model_config = ConfigDict(frozen=True, validate_by_name=True, validate_by_alias=True)
     name: str
     step: int
-    folder: str
-    acc: Interval = Field(validation_alias=AliasPath(*AVERAGE, "acc"))  # in %
-    len: Interval = Field(validation_alias=AliasPath(*AVERAGE, "len"))
-    r_zip: OptionalInterval = Field(None, validation_alias=AliasPath(*AVERAGE, "r_zip"))
-    saved: OptionalInterval = Field(None, validation_alias=AliasPath("versus", *AVERAGE, "saved"))
+    acc: Estimate  # in %
+    len: Estimate
+    r_zip: Estimate | None = None
+    saved: Estimate | None = None
     certificate: LevelCertificate | None = None  # None for the base
 
-    def is_feasible(self, tolerance: float) -> bool:
-        """The measured accuracy is within the tolerance of the base's."""
-        return bool(self.certificate) and self.certificate.difference >= -tolerance - EDGE
+    @property
+    def certified(self) -> bool:
+        return bool(self.certificate and self.certificate.passed)
 
 
 # ---- the evaluation
@@ -98,25 +77,23 @@ def evaluated_series(
         )
     folder = run.path / "evaluations" / folder_label(names)
     if (folder / SERIES).is_file():
-        evaluated = {point.name for point in read_series(folder)}
+        evaluated = {candidate.name for candidate in read_series(folder)}
         if evaluated.issuperset(point.name for point in points(run)):
             note(f"figures are those of {folder}")
             return folder
     note(f"{folder} has not all checkpoints yet: evaluating them on {', '.join(names)}")
-    settings = run.config.evaluation.model_copy(update={"data": names})
-    truncated = "grade" if run.config.grading.truncated == "grade" else "wrong"
     plan = Plan(
         run.config.model,
-        settings,
+        run.config.evaluation.model_copy(update={"data": names}),
         prompt=run.config.prompt,
-        truncated=truncated,
+        truncated="grade" if run.config.grading.truncated == "grade" else "wrong",
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, tell=tell, note=note)[0]
 
 
-def read_series(folder: Path) -> list[SeriesPoint]:
-    """The points of a series, the base first."""
+def read_series(folder: Path) -> list[Candidate]:
+    """Base and checkpoints of a series, the base first, not yet certified."""
     path = folder / SERIES
     if not path.is_file():
         raise DataError(
@@ -125,40 +102,54 @@ def read_series(folder: Path) -> list[SeriesPoint]:
         )
     content: Any = read_json(path)
     try:
-        series = TypeAdapter(list[SeriesPoint]).validate_python(content["points"])
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path} is no series of levels: points.{where}: {first['msg']}.") from None
-    except (KeyError, TypeError):
-        raise DataError(f"{path} is not a series of this version.") from None
-    outside = any(Path(point.folder).name != point.folder for point in series)
+        series = [_candidate(point) for point in content["points"]]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path} is no series of this version: {reason}.") from None
+    outside = any(Path(candidate.name).name != candidate.name for candidate in series)
     if not series or series[0].name != BASE or outside:
         raise DataError(f"{path} does not begin with the base, or leaves its folder.")
     return series
 
 
+def _candidate(point: Mapping[str, Any]) -> Candidate:
+    measured = point["averages"][AVERAGE]
+    against_base = point["versus"]["averages"][AVERAGE] if point["versus"] else {}
+    acc, length = _estimate(measured["acc"]), _estimate(measured["len"])
+    if acc is None or length is None:
+        raise ValueError(f"accuracy or length of {point['name']} is not known")
+    r_zip, saved = (_estimate(x) for x in (measured.get("r_zip"), against_base.get("saved")))
+    return Candidate(str(point["name"]), int(point["step"]), acc, length, r_zip, saved)
+
+
+def _estimate(interval: Mapping[str, Any] | None) -> Estimate | None:
+    """An interval as an evaluation writes it; an end without value is the value itself."""
+    if interval is None or interval["value"] is None:
+        return None
+    value = interval["value"]
+    low, high = (value if end is None else end for end in (interval["low"], interval["high"]))
+    return Estimate(value=value, low=low, high=high, problems=interval["problems"])
+
+
 def certify(
-    series: Sequence[SeriesPoint], evaluations: Mapping[str, Evaluation], tolerance: float
-) -> list[SeriesPoint]:
-    """The checkpoints of a series with certificates that are valid for all of them at once.
+    checkpoints: Sequence[Candidate], evaluations: Mapping[str, Evaluation], tolerance: float
+) -> list[Candidate]:
+    """The checkpoints with certificates that are valid for all of them at once.
 
     The levels are chosen by the same figures, and the luckiest of many looks better than it is.
     So each of M bounds has the confidence 1 − α/M, which leaves 1 − α for whichever is chosen.
     """
-    base, *checkpoints = series
-    reference = evaluations[base.folder].counts
-    confidence = 1 - (1 - LEVEL) / max(1, len(checkpoints))
-    certified: list[SeriesPoint] = []
-    for point in checkpoints:
-        counts = evaluations[point.folder].counts
-        pairs = [pair(counts[name], reference[name]) for name in reference if name in counts]
-        result = certificate(pairs, tolerance, confidence) if pairs else None
-        if result is None:
-            raise DataError(f"{point.name} was measured on too few problems for a certificate.")
-        values = {name: getattr(result, name) for name in _CERTIFICATE_FIELDS}
-        own = LevelCertificate(**values, confidence=LEVEL, candidates=len(checkpoints))
-        certified.append(point.model_copy(update={"certificate": own}))
+    base, count = evaluations[BASE].counts, len(checkpoints)
+    certified: list[Candidate] = []
+    for checkpoint in checkpoints:
+        own = evaluations[checkpoint.name].counts
+        pairs = [pair(own[name], base[name]) for name in base if name in own]
+        bound = certificate(pairs, tolerance, 1 - (1 - LEVEL) / count) if pairs else None
+        if bound is None:
+            raise DataError(f"{checkpoint.name} was measured on too few problems to be certified.")
+        figures = {name: getattr(bound, name) for name in _OF_BOUND}
+        valid_for_all = LevelCertificate(**figures, confidence=LEVEL, candidates=count)
+        certified.append(replace(checkpoint, certificate=valid_for_all))
     return certified
 
 
@@ -166,45 +157,52 @@ def certify(
 
 
 def choose_levels(
-    candidates: Sequence[SeriesPoint],
+    candidates: Sequence[Candidate],
     base_length: float,
     *,
     levels: int,
     tolerance: float,
     uncertified: bool = False,
     front_only: bool = False,
-) -> list[SeriesPoint]:
+) -> list[Candidate]:
     """The checkpoints that become levels below `full`, shortest first.
 
     Only certified checkpoints count, unless `uncertified`. The Pareto front comes first. Places
     that it leaves go to longer checkpoints, unless `front_only`.
     """
     usable = [
-        c
-        for c in candidates
-        if 0 < c.len.value < base_length
-        and c.is_feasible(tolerance)
-        and (uncertified or (c.certificate and c.certificate.passed))
+        c for c in _feasible(candidates, base_length, tolerance) if uncertified or c.certified
     ]
     distinct = merge_similar(usable, tolerance)
-    chosen = spread_by_length(pareto_front(distinct), levels - 1, base_length)
+    chosen = spread_by_length(front(distinct), levels - 1, base_length)
     if not front_only:
         chosen = spread_by_length(distinct, levels - 1, base_length, chosen)
     return chosen
 
 
-def pareto_front(candidates: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+def _feasible(
+    candidates: Sequence[Candidate], base_length: float, tolerance: float
+) -> list[Candidate]:
+    """Those shorter than the base with a measured accuracy within the tolerance of its own."""
+    return [
+        c
+        for c in candidates
+        if 0 < c.len.value < base_length
+        and c.certificate
+        and c.certificate.difference >= -tolerance - EDGE
+    ]
+
+
+def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that no other beats in accuracy and length, shortest first."""
-    front: list[SeriesPoint] = []
-    for candidate in _shortest_first(candidates):
-        if not front or candidate.acc.value > front[-1].acc.value + EDGE:
-            front.append(candidate)
-    return front
+    ordered = _shortest_first(candidates)
+    on_front = pareto_front([c.len.value for c in ordered], [c.acc.value for c in ordered])
+    return [c for c, kept in zip(ordered, on_front, strict=True) if kept]
 
 
-def merge_similar(candidates: Sequence[SeriesPoint], tolerance: float) -> list[SeriesPoint]:
+def merge_similar(candidates: Sequence[Candidate], tolerance: float) -> list[Candidate]:
     """Of equally short ones the most accurate; a longer one if noticeably so or clearly better."""
-    kept: list[SeriesPoint] = []
+    kept: list[Candidate] = []
     shortest = 0.0  # of those that the last one kept represents
     for candidate in _shortest_first(candidates):
         gain = candidate.acc.value - kept[-1].acc.value if kept else math.inf
@@ -220,11 +218,11 @@ def merge_similar(candidates: Sequence[SeriesPoint], tolerance: float) -> list[S
 
 
 def spread_by_length(
-    candidates: Sequence[SeriesPoint],
+    candidates: Sequence[Candidate],
     count: int,
     longest: float,
-    chosen: Sequence[SeriesPoint] = (),
-) -> list[SeriesPoint]:
+    chosen: Sequence[Candidate] = (),
+) -> list[Candidate]:
     """At most `count`, `chosen` included; each next one is the farthest in ratio from all others.
 
     `longest` counts as taken, so the first one is the shortest.
@@ -243,8 +241,29 @@ def level_names(count: int) -> list[str]:
     return [f"level-{number}" for number in range(1, count + 1)]
 
 
-def _shortest_first(candidates: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: (c.len.value, -c.acc.value, c.name))
+
+
+def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, tolerance: float) -> str:
+    """Why no checkpoint is certified, and what would help."""
+    allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
+    feasible = _feasible(checkpoints, base_length, tolerance)
+    certificates = [c.certificate for c in feasible if c.certificate]
+    if not certificates:
+        return (
+            f"no checkpoint that is shorter than the base was measured within {allowed} of its "
+            "accuracy: allow more (--tolerance), or train longer"
+        )
+    problems = certificates[0].problems
+    needed = min((c.needed for c in certificates if c.needed), default=None)
+    if needed is None or needed <= problems:
+        return f"no checkpoint is certified to {allowed}: allow more (--tolerance)"
+    return (
+        f"{problems} problems are too few to certify one of {len(checkpoints)} checkpoints to "
+        f"{allowed}: one as good as the base needs about {needed:,} (--data NAME:COUNT); or allow "
+        "more (--tolerance)"
+    )
 
 
 # ---- the family
@@ -267,9 +286,9 @@ def build_family(
         raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
     if not 0 <= tolerance <= 1:
         raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
-    series = read_series(folder)
-    base, evaluations = series[0], {point.folder: load(folder / point.folder) for point in series}
-    checkpoints = certify(series, evaluations, tolerance)
+    base, *checkpoints = read_series(folder)
+    evaluations = {c.name: load(folder / c.name) for c in (base, *checkpoints)}
+    checkpoints = certify(checkpoints, evaluations, tolerance)
     chosen = choose_levels(
         checkpoints,
         base.len.value,
@@ -278,10 +297,10 @@ def build_family(
         uncertified=uncertified,
         front_only=front_only,
     )
-    if not any(point.certificate and point.certificate.passed for point in chosen):
+    if not any(candidate.certified for candidate in chosen):
         otherwise = "" if uncertified else ", or offer levels without certificate (--all)"
         note(_why_uncertified(checkpoints, base.len.value, tolerance) + otherwise)
-    front = [*pareto_front(chosen), base]
+    on_front = [*front(chosen), base]
     names = [*level_names(len(chosen)), FULL]
     return Family(
         format=FORMAT,
@@ -289,23 +308,23 @@ def build_family(
         method=name_of(run.config.method),
         tolerance=float(tolerance),
         candidates=len(checkpoints),
-        measured=_measurement(evaluations[base.folder], folder.name),
+        measured=_measurement(evaluations[BASE], folder.name),
         prompt=run.config.prompt,
         levels=[
-            _level(run, evaluations[point.folder], file, point, level_name, point in front)
-            for level_name, point in zip(names, [*chosen, base], strict=True)
+            _level(run, evaluations[c.name], file, c, level_name, c in on_front)
+            for level_name, c in zip(names, [*chosen, base], strict=True)
         ],
-        examples=_examples(evaluations[base.folder]),
+        examples=_examples(evaluations[BASE]),
         versions=versions(),
     )
 
 
 def _level(
-    run: Run, evaluation: Evaluation, file: Path, point: SeriesPoint, name: str, pareto: bool
+    run: Run, evaluation: Evaluation, file: Path, candidate: Candidate, name: str, pareto: bool
 ) -> Level:
     """A level with its weights' hash; figures of other weights would be a false promise."""
-    base = point.name == BASE
-    where = run.config.model.name if base else str(run.checkpoint(point.step))
+    base = candidate.name == BASE
+    where = run.config.model.name if base else str(run.checkpoint(candidate.step))
     revision = run.config.model.revision if base else None
     weights = model_folder(where, revision)
     actual_hash = weights_hash(weights)
@@ -324,7 +343,7 @@ def _level(
         hash=actual_hash,
         adapter=not (weights / "config.json").is_file(),
         pareto=pareto,
-        **{field: getattr(point, field) for field in _LEVEL_FIELDS},
+        **{name: getattr(candidate, name) for name in _OF_CANDIDATE},
     )
 
 
@@ -364,29 +383,3 @@ def _examples(evaluation: Evaluation) -> list[Example]:
     ]
     count = min(EXAMPLES, len(rows))
     return [rows[i * len(rows) // count] for i in range(count)]
-
-
-def _why_uncertified(
-    checkpoints: Sequence[SeriesPoint], base_length: float, tolerance: float
-) -> str:
-    """Why no checkpoint is certified, and what would help."""
-    allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
-    near = [
-        point.certificate
-        for point in checkpoints
-        if 0 < point.len.value < base_length and point.is_feasible(tolerance) and point.certificate
-    ]
-    if not near:
-        return (
-            f"no checkpoint that is shorter than the base was measured within {allowed} of its "
-            "accuracy: allow more (--tolerance), or train longer"
-        )
-    problems = near[0].problems
-    needed = min((c.needed for c in near if c.needed), default=None)
-    if needed is None or needed <= problems:
-        return f"no checkpoint is certified to {allowed}: allow more (--tolerance)"
-    return (
-        f"{problems} problems are too few to certify one of {len(checkpoints)} checkpoints to "
-        f"{allowed}: one as good as the base needs about {needed:,} (--data NAME:COUNT); or allow "
-        "more (--tolerance)"
-    )

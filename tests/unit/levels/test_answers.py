@@ -2,7 +2,7 @@
 
 import pytest
 
-from crt.levels.reasoning_splitter import ChatSplitter, Vocabulary
+from crt.levels.answers import AnswerReader, Vocabulary
 from crt.pocket import path
 from crt.sampling.models import load_tokenizer
 
@@ -39,7 +39,7 @@ def whole(vocabulary, tokens, prompt="<assistant><think>\n", **usage):
 
 def test_thinking_apart_and_counted(vocabulary):
     tokens = response(vocabulary)
-    received = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens))
+    received = AnswerReader(vocabulary, ()).read(whole(vocabulary, tokens))
     message = received["choices"][0]["message"]
     assert message["content"] == SAID and message["reasoning_content"] == THOUGHT
     thought = tokens.index(ids(vocabulary, "</think>")[0]) + 1  # with the mark that closes it
@@ -49,15 +49,15 @@ def test_thinking_apart_and_counted(vocabulary):
 
 def test_a_prompt_that_opens_no_thinking_leaves_an_answer(vocabulary):
     tokens = [*ids(vocabulary, SAID), *vocabulary.eos_token_ids]
-    received = ChatSplitter(vocabulary, ()).split(whole(vocabulary, tokens, prompt="<assistant>"))
+    received = AnswerReader(vocabulary, ()).read(whole(vocabulary, tokens, prompt="<assistant>"))
     assert received["choices"][0]["message"]["content"] == SAID
     assert received["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
     closed = whole(vocabulary, tokens, prompt="<assistant><think>\n</think>\n")
-    assert ChatSplitter(vocabulary, ()).split(closed)["choices"][0]["message"]["content"] == SAID
+    assert AnswerReader(vocabulary, ()).read(closed)["choices"][0]["message"]["content"] == SAID
 
 
 def test_a_stop_ends_the_answer_and_not_the_thinking(vocabulary):
-    received = ChatSplitter(vocabulary, ("280",)).split(whole(vocabulary, response(vocabulary)))
+    received = AnswerReader(vocabulary, ("280",)).read(whole(vocabulary, response(vocabulary)))
     message = received["choices"][0]["message"]
     assert message["reasoning_content"] == THOUGHT  # in which it stands twice
     assert message["content"] == "The answer is \\boxed{"
@@ -77,11 +77,9 @@ def streamed(vocabulary, tokens, size):
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_chunks_of_any_size_say_the_same(vocabulary, size):
-    tokens, splitter = response(vocabulary), ChatSplitter(vocabulary, ())
+    tokens, splitter = response(vocabulary), AnswerReader(vocabulary, ())
     chunks = [
-        received
-        for item in streamed(vocabulary, tokens, size)
-        if (received := splitter.split(item))
+        received for item in streamed(vocabulary, tokens, size) if (received := splitter.read(item))
     ]
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     assert deltas[0] == {"role": "assistant", "content": ""}
@@ -95,16 +93,16 @@ def test_chunks_of_any_size_say_the_same(vocabulary, size):
 def test_a_server_that_returns_no_tokens_is_passed_on(vocabulary):
     received = whole(vocabulary, response(vocabulary))
     received["choices"][0] |= {"token_ids": None}
-    message = ChatSplitter(vocabulary, ()).split(received)["choices"][0]["message"]
+    message = AnswerReader(vocabulary, ()).read(received)["choices"][0]["message"]
     assert message["content"] == "all in one"
 
 
 def test_after_a_stop_nothing_more_is_told(vocabulary):
-    splitter = ChatSplitter(vocabulary, ("answer",))
+    splitter = AnswerReader(vocabulary, ("answer",))
     chunks = [
         received
         for item in streamed(vocabulary, response(vocabulary), 1)
-        if (received := splitter.split(item))
+        if (received := splitter.read(item))
     ]
     ends = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
     assert ends == ["stop"]

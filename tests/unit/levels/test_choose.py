@@ -14,20 +14,20 @@ from crt.cli import main
 from crt.errors import ConfigError, DataError
 from crt.evaluation.store import load
 from crt.io import sha256
-from crt.levels.build import (
-    SeriesPoint,
+from crt.levels.choose import (
+    Candidate,
     build_family,
     certify,
     choose_levels,
     evaluated_series,
+    front,
     level_names,
     merge_similar,
-    pareto_front,
     read_series,
     spread_by_length,
     stored_model,
 )
-from crt.levels.family import family_file, model_of, read_family
+from crt.levels.family import Estimate, LevelCertificate, family_file, model_of, read_family
 from crt.recipes import config_of
 from crt.run import Run
 from tests.support.levels import certificate, interval, make_endless
@@ -36,13 +36,12 @@ from tests.support.levels import certificate, interval, make_endless
 def point(name, accuracy, length, lower_bound=None, base=0.90):
     difference = accuracy - base
     bound = difference - 0.005 if lower_bound is None else lower_bound
-    return SeriesPoint(
+    return Candidate(
         name=name,
         step=10,
-        folder=name,
-        acc=interval(100 * accuracy),
-        len=interval(length),
-        certificate=certificate(bound, difference, problems=10_000),
+        acc=Estimate(**interval(100 * accuracy)),
+        len=Estimate(**interval(length)),
+        certificate=LevelCertificate(**certificate(bound, difference, problems=10_000)),
     )
 
 
@@ -57,7 +56,7 @@ def test_the_front_is_what_no_shorter_one_equals():
         point("c", 0.92, 80),
         point("d", 0.91, 90),
     ]
-    assert names(pareto_front(points)) == ["a", "c"]
+    assert names(front(points)) == ["a", "c"]
 
 
 def test_without_certificate_not_offered_unless_asked_for():
@@ -228,9 +227,9 @@ def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_
 
 def test_the_more_are_looked_at_the_more_each_must_show(run, unsure):
     base, one = read_series(unsure)
-    evaluations = {point.folder: load(unsure / point.folder) for point in (base, one)}
-    (alone,) = certify([base, one], evaluations, 0.01)
-    among = certify([base, *[one] * 5], evaluations, 0.01)[0]
+    evaluations = {point.name: load(unsure / point.name) for point in (base, one)}
+    (alone,) = certify([one], evaluations, 0.01)
+    among = certify([one] * 5, evaluations, 0.01)[0]
     # one problem won, one lost, ten alike; five are looked at: 95 % of one, 99 % of each
     differences = [np.array([-1.0, 1.0, *[0.0] * 10])]
     assert alone.certificate.lower_bound == pytest.approx(gaffke_bound(differences, 0.95))
