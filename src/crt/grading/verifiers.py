@@ -85,7 +85,7 @@ def verify_math(
     options: Sequence[str] = (),
     tolerance: float | None = None,
     percent: bool = False,
-    oracle: Oracle | None = None,
+    oracle: Oracle = equality.undecided,
 ) -> Comparison:
     """Whether a prediction is the gold answer; `oracle` settles what algebra cannot.
 
