@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
@@ -127,13 +127,20 @@ POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """The parts of `name[/split][:count]`."""
 
     name: str
     split: str
     count: int | None
+
+
+class Source(NamedTuple):
+    """What a name stands for; `path` is its local file, if it has one."""
+
+    selection: Selection
+    dataset: DataSet
+    path: Path | None
 
 
 def load(
@@ -153,22 +160,19 @@ def load(
     A file of that name in `folder` (or in the folder `CRT_DATA` names) wins over the hub. `columns`
     says in which column a field is: `{"question": "prompt"}`.
     """
-    selection = parse(name, split)
-    dataset = find_dataset(selection, config)
+    (base, split, count), dataset, path = find(name, split, folder, config)
     if dataset.generator:
         from crt.pocket.problems import problems as generate
 
-        problems = generate(selection.split, selection.count or POCKET_COUNT, seed)
+        problems = generate(split, count or POCKET_COUNT, seed)
         return Loaded(name, tuple(problems), dataset.generator)
-    path = local_file(selection, dataset, data_folder(folder))
     if path:
         rows, origin = sources.read_file(path), str(path)
     else:
-        hub = dataset.hub[selection.split]
+        hub = dataset.hub[split]
         rows = sources.read_hub(hub.id, hub.configs, hub.split, revision, load_dataset)
         origin = f"{hub.id}@{revision or 'main'}"
-    problems, faults = _read_problems(rows, selection.name, dataset, columns or {}, skip_bad)
-    count = selection.count
+    problems, faults = _read_problems(rows, base, dataset, columns or {}, skip_bad)
     if not problems:
         raise DataError(f"{origin} has no usable problem: {faults[0] if faults else 'it is empty'}")
     if count is not None and count > len(problems):
@@ -219,6 +223,34 @@ def parse(name: str, split: str | None = None) -> Selection:
     return Selection(base, split or "test", int(count) if count else None)
 
 
+def find(
+    name: str,
+    split: str | None = None,
+    folder: Path | str | None = None,
+    config: str | None = None,
+) -> Source:
+    """Where a set of the table, a data file or a hub id is."""
+    base, split, _ = selection = parse(name, split)
+    path = None
+    if base in DATASETS:
+        dataset = replace(DATASETS[base], prefix=DATASETS[base].prefix or base)
+        splits = tuple(dataset.hub) or POCKET_SPLITS
+        if split not in splits:
+            raise DataError(f"{base} has no split {split!r}: it has {' and '.join(splits)}")
+        path = _file_in(data_folder(folder), base, split, dataset)
+    elif Path(base).suffix in sources.READERS:
+        dataset, path = DataSet(prefix=Path(base).stem), Path(base)
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", base):
+        hub = HubSplit(base, split, (config,))
+        dataset = DataSet({split: hub}, prefix=base.rpartition("/")[2])
+    else:
+        raise DataError(
+            f"{base!r} is no data set, no data file and no hub id (owner/name). "
+            f"{did_you_mean(base, DATASETS)}"
+        )
+    return Source(selection, dataset, path)
+
+
 def data_folder(folder: Path | str | None) -> Path | None:
     """The folder given, or the one `CRT_DATA` names; None if there is neither."""
     chosen = folder or os.environ.get("CRT_DATA")
@@ -230,15 +262,13 @@ def data_folder(folder: Path | str | None) -> Path | None:
     return Path(chosen)
 
 
-def local_file(selection: Selection, dataset: DataSet, folder: Path | None) -> Path | None:
-    """The data file itself, or the set's file in the folder, or None for the hub."""
-    if selection.name not in DATASETS:
-        return Path(selection.name) if not dataset.hub else None
+def _file_in(folder: Path | None, name: str, split: str, dataset: DataSet) -> Path | None:
+    """The set's file in the folder, if it is there."""
     if folder is None:
         return None
-    stems = [f"{selection.name}_{selection.split}", f"{selection.name}/{selection.split}"]
+    stems = [f"{name}_{split}", f"{name}/{split}"]
     if len(dataset.hub) == 1:
-        stems += [selection.name, *dataset.files]
+        stems += [name, *dataset.files]
     files = (folder / f"{stem}{suffix}" for stem in stems for suffix in sources.READERS)
     return next((file for file in files if file.is_file()), None)
 
@@ -251,25 +281,6 @@ def content_hash(problems: Sequence[Problem]) -> str:
 def digest(*texts: str) -> str:
     """A SHA-256 that is the same on every machine and in every run."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-
-def find_dataset(selection: Selection, config: str | None = None) -> DataSet:
-    """The table's entry, or one made for a data file or a hub id."""
-    name, split = selection.name, selection.split
-    if name in DATASETS:
-        dataset = DATASETS[name]
-        splits = tuple(dataset.hub) or POCKET_SPLITS
-        if split not in splits:
-            raise DataError(f"{name} has no split {split!r}: it has {' and '.join(splits)}")
-        return replace(dataset, prefix=dataset.prefix or name)
-    if Path(name).suffix in sources.READERS:
-        return DataSet(prefix=Path(name).stem)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        return DataSet({split: HubSplit(name, split, (config,))}, prefix=name.rpartition("/")[2])
-    raise DataError(
-        f"{name!r} is no data set, no data file and no hub id (owner/name). "
-        f"{did_you_mean(name, DATASETS)}"
-    )
 
 
 def _read_problems(

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -91,13 +92,11 @@ def read_item(row: Mapping[str, Any], thinking_opened: bool = False) -> Item:
             raise DataError(f"no {field}")
     if not isinstance(row["response"], str):
         raise DataError(f"response {_shortened(row['response'])} is not text")
-    fields = select_fields(row)
-    options, answer = (), fields["answer"]
-    if fields["options"]:
-        options, answer = read_choices(fields["options"], answer)
-    answer = answer if isinstance(answer, str) else _text(answer, "answer")
-    question, tolerance = str(fields["question"] or ""), _tolerance(fields["tolerance"])
-    problem = Problem("", question, answer, options=options, tolerance=tolerance)
+    fields, empty = select_fields(row), row["answer"] == ""
+    placeholder = {"answer": "?"} if empty else {}
+    problem = read_plain({**fields, "question": fields["question"] or "?", **placeholder})
+    question = str(fields["question"] or "")
+    problem = replace(problem, question=question, answer="" if empty else problem.answer)
     return Item(row["response"], problem, bool(row.get("thinking_opened", thinking_opened)))
 
 
@@ -117,12 +116,9 @@ def read_choices(options: Any, answer: Any) -> tuple[tuple[str, ...], str]:
 def _split_at_labels(text: str) -> list[str]:
     """`A) 2 B) 4` cut before A, before B and so on: a label counts only in its turn."""
     starts: list[int] = []
-    for letter in map(chr, range(65, 91)):
-        label = re.compile(rf"(?<![A-Za-z\\])(?:\({letter}\)|{letter}[).:])")
-        match = label.search(text, starts[-1] + 1 if starts else 0)
-        if not match:
-            break
-        starts.append(match.start())
+    for match in re.finditer(r"(?<![A-Za-z\\])(?:\(([A-Z])\)|([A-Z])[).:])", text):
+        if (match[1] or match[2]) == chr(65 + len(starts)):
+            starts.append(match.start())
     return [text[a:b].strip().rstrip(",") for a, b in pairwise([*starts, len(text)])]
 
 

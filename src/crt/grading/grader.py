@@ -1,34 +1,20 @@
-"""Response, problem → correct, wrong, no answer or ungraded, with the extracted answer and why.
-
-Symbolic work is done in worker processes that can be killed: a hang or a crash costs one item,
-never the run. A worker is a plain child process that exchanges JSON with its parent: no fork of a
-process with threads, no pickle, no need of `if __name__ == "__main__"`, and calls from any thread.
-"""
+"""Response, problem → correct, wrong, no answer or ungraded, with the extracted answer and why."""
 
 import asyncio
 import atexit
-import contextlib
-import json
-import os
-import queue
-import subprocess
-import sys
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Self
 
 from crt.errors import GradingError
 from crt.grading.verifiers import MAX_ANSWER, Grade, Item, Pair, extract_pair, verify_math
+from crt.grading.workers import WorkerPool
 from crt.types import Problem, Verdict
 
 GRADER_VERSION = "1.0+math-verify-0.9.0"  # goes into manifests: another version, other verdicts
-START_SECONDS = 120.0  # importing sympy on a busy machine
 
 _SELF_TEST = (
     (r"so \boxed{\frac{1}{2}}", "0.5", Verdict.CORRECT),
@@ -81,22 +67,20 @@ class Grader:
 
     def grade_problem(self, text: str, problem: Problem, thinking_opened: bool = False) -> Grade:
         """The grade of one response to a problem, with the problem's options and tolerance."""
-        pair = extract_pair(Item(text, problem, thinking_opened))
-        return pair if isinstance(pair, Grade) else self.grade_fast(pair) or self._settle(pair)
+        return self.grade_many([Item(text, problem, thinking_opened)])[0]
 
     async def grade_async(self, text: str, answer: str, **settings: Any) -> Grade:
         """As `grade`, without holding up the event loop."""
         return await asyncio.to_thread(self.grade, text, answer, **settings)
 
     def grade_many(
-        self, items: Iterable[Item], progress: Callable[[int], None] | None = None
+        self, items: Iterable[Item], progress: Callable[[int], None] = lambda done: None
     ) -> list[Grade]:
         """Grades in the order of the items; `progress` gets the number of items just done.
 
         The fast paths run here, one after another; only what is left goes to the workers, all at
         once and each distinct pair once.
         """
-        report = progress or (lambda _: None)
         grades: list[Grade | Pair] = []
         undecided: Counter[Pair] = Counter()
         for item in items:
@@ -106,12 +90,12 @@ class Grader:
             if isinstance(grade, Pair):
                 undecided[grade] += 1
             else:
-                report(1)
+                progress(1)
         settled: dict[Pair, Grade] = {}
         with ThreadPoolExecutor(self.workers) as threads:
             for pair, grade in zip(undecided, threads.map(self._settle, undecided), strict=True):
                 settled[pair] = grade
-                report(undecided[pair])
+                progress(undecided[pair])
         return [grade if isinstance(grade, Grade) else settled[grade] for grade in grades]
 
     def self_test(self) -> None:
@@ -180,119 +164,3 @@ def _shared_grader() -> Grader:
     grader = Grader()
     atexit.register(grader.close)
     return grader
-
-
-class WorkerPool:
-    """Some workers; a request waits for a free one."""
-
-    def __init__(self, workers: int, deadline_seconds: float, memory_mb: int) -> None:
-        self.settings = (workers, deadline_seconds, memory_mb)
-        self.closed = False
-        self._fill()
-
-    def _fill(self) -> None:
-        workers, deadline_seconds, memory_mb = self.settings
-        self.owner = os.getpid()
-        self.all = [Worker(deadline_seconds, memory_mb) for _ in range(workers)]
-        self.free: queue.LifoQueue[Worker] = queue.LifoQueue()
-        for worker in self.all:
-            self.free.put(worker)
-
-    def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A worker's reply; a worker that fails twice replies without `equal`."""
-        if self.owner != os.getpid():
-            self._fill()  # a forked child shares the parent's pipes: it gets workers of its own
-        worker = self.free.get()
-        try:
-            if self.closed:
-                raise GradingError("The grader is closed. Make a new Grader.")
-            reply = worker.run(request)
-            # the system may have killed it for another's memory: once more
-            return worker.run(request) if reply == _DIED else reply
-        finally:
-            if self.closed:  # closed while this was at work
-                worker.stop()
-            self.free.put(worker)
-
-    def close(self) -> None:
-        """Stops all workers; a forked child leaves its parent's alone."""
-        self.closed = True
-        if self.owner == os.getpid():
-            for worker in self.all:
-                worker.stop()
-
-
-_DIED = {"reason": "the grading worker died"}
-
-
-class Worker:
-    """One child process, started when it is first needed."""
-
-    def __init__(self, deadline_seconds: float, memory_mb: int) -> None:
-        self.deadline_seconds, self.memory_mb = deadline_seconds, memory_mb
-        self.process: subprocess.Popen[bytes] | None = None
-        self.connection: Connection
-        self.ready = False
-
-    def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply; without `equal` after the deadline or a crash. Either way usable again."""
-        try:
-            if self.process is None or self.process.poll() is not None:
-                self.launch()
-            if not self.ready:
-                self._receive(START_SECONDS)
-                self.ready = True
-            self.connection.send_bytes(json.dumps(request).encode())
-            reply = self._receive(self.deadline_seconds)
-        except TimeoutError as error:
-            reply = {"reason": str(error)}
-        except (EOFError, ConnectionError):
-            reply = _DIED
-        except OSError as error:
-            reply = {"reason": f"the grading worker cannot start: {error.strerror or error}"}
-        except BaseException:
-            self.stop()  # Ctrl-C: a late reply must not answer the next request
-            raise
-        if "equal" not in reply:
-            self.replace()  # memory or recursion ran out: what is left may be damaged
-        return reply
-
-    def launch(self) -> None:
-        """Starts the process; it says when it has loaded sympy."""
-        self.stop()
-        self.connection, child = Pipe()
-        package = str(Path(__file__).resolve().parents[2])  # the child finds this very package
-        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
-        settings = map(str, (child.fileno(), self.deadline_seconds, self.memory_mb))
-        with child:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "crt.grading.sympy_worker", *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=os.environ
-                | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-                pass_fds=(child.fileno(),),
-                start_new_session=True,  # Ctrl-C is the parent's business
-            )
-
-    def replace(self) -> None:
-        """Kills the process; the new one loads while other work goes on."""
-        started = self.ready
-        self.stop()
-        if started:  # one that never became ready would only fail again
-            with contextlib.suppress(OSError):
-                self.launch()
-
-    def _receive(self, seconds: float) -> dict[str, Any]:
-        if not self.connection.poll(seconds):
-            raise TimeoutError(f"no verdict within {seconds:g} seconds")
-        return json.loads(self.connection.recv_bytes())
-
-    def stop(self) -> None:
-        """Kills the process and takes its remains away."""
-        process, self.process, self.ready = self.process, None, False
-        if process is not None:
-            process.kill()
-            process.wait()
-            self.connection.close()

@@ -11,7 +11,7 @@ from mpmath.libmp import ComplexResult, to_int
 from crt.grading.parser import Node, NotAValue, combine, kinds, variables
 
 LARGE = 10**6  # e to a larger power is only known to be large
-LARGEST = 10**100  # of what a function is applied to
+LARGEST = 2**333  # of what a function is applied to
 WHOLE_ONLY = {"floor", "ceiling", "factorial", "binom", "gcd", "lcm"}
 _UNKNOWN = (NotAValue, ComplexResult, ValueError, OverflowError, ZeroDivisionError)
 _iv: Any = ctx_iv.MPIntervalContext()

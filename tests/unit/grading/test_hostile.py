@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from crt.grading.grader import Grader, Item, Worker
+from crt.grading.grader import Grader, Item
+from crt.grading.workers import Worker
 from crt.types import Problem, Verdict
 
 # Both are too large to compute and to tell apart by their size, so a worker has to try.
