@@ -23,6 +23,7 @@ from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
 from crt.algorithm.two_stage import TwoStage
 from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
+from crt.grading.judge import JudgeSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -154,6 +155,14 @@ class GradingConfig(Part):
     """How responses become verdicts."""
 
     truncated: TruncatedAs = "wrong"
+    verifier: Text = "math"
+    """A built-in verifier, a registered one, `package.module:function` or `file.py:function`."""
+    answer: str | None = None
+    """Where the answer is: `boxed`, `last_number`, `after:Answer:` or a regular expression."""
+    allow: tuple[Text, ...] = ()
+    """Verifiers besides that one which a column `verifier` in the data may choose."""
+    judge: JudgeSettings | None = None
+    """The endpoint of the verifier `judge`."""
     workers: Count = 2
     deadline_seconds: Positive = 5.0
     memory_mb: Annotated[int, Field(ge=512)] = 2048

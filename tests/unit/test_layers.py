@@ -19,7 +19,7 @@ LOWER = {  # room → what it may import besides itself, BASE and what those may
     "reporting": {"algorithm", "data", "evaluation", *SETTINGS},
     "levels": {"algorithm", "data", "grading", "sampling", "evaluation", *SETTINGS},
     "experiments": {"algorithm", "evaluation", "reporting", *SETTINGS},
-    **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
+    **{key: {"algorithm", "data", "grading", "pocket", *SETTINGS} for key in SETTINGS},
     "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},
 }
 ANYTHING = {"commands", "cli", "__init__", "__main__"}

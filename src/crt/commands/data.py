@@ -96,6 +96,8 @@ def export(args: argparse.Namespace) -> int:
     with written_whole(args.out) as file:
         for problem in loaded:
             present = {k: v for k, v in asdict(problem).items() if v not in (None, "", ())}
+            if problem.accepted:
+                present["answer"] = [problem.answer, *present.pop("accepted")]
             file.write((json.dumps(present, ensure_ascii=False) + "\n").encode())
     print(f"{len(loaded)} problems in {args.out}, hash {loaded.hash[:16]}")
     return 0

@@ -30,14 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
-    from crt.commands.eval import add_loading
+    parser.add_argument(
+        "--regrade", action="store_true", help="grade although the file has verdicts"
+    )
+    from crt.commands.eval import add_grading, add_loading
 
     add_loading(parser)
+    add_grading(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Grades, prints the table."""
-    from crt.commands.eval import load_options, show
+    from crt.commands.eval import grading_of, load_options, show
     from crt.evaluation.completions import Scoring, score
     from crt.evaluation.render import printable
 
@@ -51,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         opens_thinking=args.opens_thinking,
         skip_bad=args.skip_bad,
         load=load_options(args),
+        grading=grading_of(args),
+        regrade=args.regrade,
     )
     note = lambda sentence: print(printable(sentence), file=sys.stderr)  # noqa: E731
     show(score(args.file, scoring, args.out, name=args.name, note=note), args)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +120,19 @@ DATASETS: dict[str, DataSet] = {
             "A circle $\\omega$ of radius 1 is given. A collection $T$ of triangles": "(0,4]",
             "If $\\log _{2} x-2 \\log _{2} y=2$, determine $y$": "\\frac{1}{2}\\sqrt{x}",
         },
+    ),
+    "mbpp": DataSet(
+        {
+            split: HubSplit("google-research-datasets/mbpp", split, ("sanitized",))
+            for split in ("train", "validation", "test")
+        },
+        "CC-BY-4.0",
+        columns={"id": ("task_id", "id"), "question": ("prompt", "text", "question")},
+    ),
+    "humaneval": DataSet(
+        {"test": HubSplit("openai/openai_humaneval", "test")},
+        "MIT",
+        columns={"id": ("task_id", "id"), "question": ("prompt", "question")},
     ),
     "pocket": DataSet(licence="Apache-2.0", generator="crt.pocket.problems:problems"),
 }
@@ -275,7 +288,7 @@ def _file_in(folder: Path | None, name: str, split: str, dataset: DataSet) -> Pa
 
 def content_hash(problems: Sequence[Problem]) -> str:
     """A SHA-256 of everything the problems say, in their order."""
-    return digest(*(json.dumps(asdict(problem), sort_keys=True) for problem in problems))
+    return digest(*(json.dumps(problem.fields(), sort_keys=True) for problem in problems))
 
 
 def digest(*texts: str) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from crt.evaluation.store import (
     read_lines,
     unwritten,
 )
-from crt.grading.grader import Grader
+from crt.grading.grader import grader_identity, make_grader
 from crt.io import sha256
 from crt.sampling.policy import Response, grade_responses
-from crt.types import Problem, Rollout, Stop
+from crt.types import Problem, Rollout, Stop, Verdict
 
 FIELDS = {  # field -> names it may have, the first there counts
     "id": ("problem_id", "id", "unique_id"),
@@ -35,7 +35,10 @@ FIELDS = {  # field -> names it may have, the first there counts
     "stop": ("stop", "finish_reason", "stop_reason"),
     "data": ("data",),
     "opens_thinking": ("opens_thinking",),
+    "correct": ("correct",),
+    "verdict": ("verdict",),
 }
+BY_FILE = "verdicts of the file"  # the grader of completions that were graded elsewhere
 STOPS: dict[str, Stop] = {
     "eos": "eos",
     "stop": "eos",
@@ -56,6 +59,7 @@ class Completion:
     dataset: str
     problem: Problem
     response: Response
+    verdict: Verdict | None = None  # made elsewhere
 
     @property
     def key(self) -> tuple[str, str]:
@@ -76,6 +80,8 @@ class Scoring:
     opens_thinking: bool = False  # the responses start inside <think>
     skip_bad: bool = False
     load: Mapping[str, Any] | None = None
+    grading: GradingConfig = field(default_factory=GradingConfig)
+    regrade: bool = False  # although the file has verdicts
 
 
 def score(
@@ -104,9 +110,13 @@ def score(
                 f"such as {missing[0]}: the figures are of the others."
             )
     label = name or source.name.partition(".")[0]
-    manifest = _manifest(source, scoring, sets, set(answered.values()), label)
+    elsewhere = sum(completion.verdict is not None for completion in completions)
+    if elsewhere:
+        note(f"{elsewhere} of {len(completions)} verdicts are those of the file (or --regrade)")
+    grader = BY_FILE if elsewhere else grader_identity(scoring.grading)
+    manifest = _manifest(source, scoring, sets, set(answered.values()), label, grader)
     if out is None:
-        return unwritten(manifest, grade_completions(completions))
+        return unwritten(manifest, grade_completions(completions, scoring.grading))
     with open_store(Path(out), manifest) as store:
         store.write_problems(
             {"data": loaded.name, **asdict(problem)}
@@ -114,26 +124,42 @@ def score(
             for problem in loaded
             if (loaded.name, problem.id) in answered
         )
-        store.write_rollouts(grade_completions(completions))
+        store.write_rollouts(grade_completions(completions, scoring.grading))
         return store.finish(manifest)
 
 
-def grade_completions(completions: Sequence[Completion]) -> Iterator[Rollout]:
+def grade_completions(
+    completions: Sequence[Completion], grading: GradingConfig
+) -> Iterator[Rollout]:
     """Rollouts in the order of the completions; a problem's are numbered as they come."""
     seen: Counter[tuple[str, str]] = Counter()
-    settings = GradingConfig()
-    with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
+    with make_grader(grading) as grader:
+        grader.check(each.problem for each in completions if each.verdict is None)
         for start in range(0, len(completions), CHUNK):
             chunk = completions[start : start + CHUNK]
-            problems = [completion.problem for completion in chunk]
-            rollouts = grade_responses(problems, [[each.response] for each in chunk], grader)
-            for completion, rollout in zip(chunk, rollouts, strict=True):
+            open_ones = [each for each in chunk if each.verdict is None]
+            responses = [[each.response] for each in open_ones]
+            graded = iter(grade_responses([e.problem for e in open_ones], responses, grader))
+            for completion in chunk:
+                rollout = next(graded) if completion.verdict is None else _graded(completion)
                 yield replace(rollout, dataset=completion.dataset, index=seen[completion.key])
                 seen[completion.key] += 1
 
 
+def _graded(completion: Completion) -> Rollout:
+    """The rollout of a completion that was graded elsewhere."""
+    response, verdict = completion.response, completion.verdict or Verdict.UNGRADED
+    problem_id, text = completion.problem.id, response.text
+    return Rollout(problem_id, text, response.length, response.stop, verdict, reason=BY_FILE)
+
+
 def _manifest(
-    path: Path, scoring: Scoring, sets: Sequence[Loaded], rollouts: set[int], name: str
+    path: Path,
+    scoring: Scoring,
+    sets: Sequence[Loaded],
+    rollouts: set[int],
+    name: str,
+    grader: str,
 ) -> Manifest:
     sampling = {
         "rollouts": rollouts.pop() if len(rollouts) == 1 else None,
@@ -149,7 +175,7 @@ def _manifest(
         "opens_thinking": scoring.opens_thinking,
     }
     prompt = prompt_part(None, None, None)
-    return make_manifest(name, model, sets, prompt, sampling, scoring.truncated)
+    return make_manifest(name, model, sets, prompt, sampling, scoring.truncated, grader)
 
 
 def read_completions(
@@ -188,7 +214,8 @@ def _completions(
         if tokens is None and count is not None:
             tokens = count(text)
         stop = _stop(_at(row["stop"], index, several), tokens, scoring.max_tokens)
-        yield Completion(dataset, problem, Response(text, tokens, stop, opens_thinking))
+        verdict = None if scoring.regrade else _verdict(row, index, several)
+        yield Completion(dataset, problem, Response(text, tokens, stop, opens_thinking), verdict)
 
 
 def _row(line: str) -> dict[str, Any]:
@@ -200,6 +227,7 @@ def _row(line: str) -> dict[str, Any]:
         raise DataError(f"a line is an object, this is {type(value).__name__}")
     if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
         value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
+        del value["verdict"]  # it is graded anew
     return {
         field: next((value[name] for name in names if value.get(name) is not None), None)
         for field, names in FIELDS.items()
@@ -229,6 +257,20 @@ def _tokens(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
         raise DataError(f"tokens is {value!r:.60}, not a number of tokens")
     return value
+
+
+def _verdict(row: Mapping[str, Any], index: int, several: bool) -> Verdict | None:
+    """A verdict that was made elsewhere, if the line has one."""
+    correct, verdict = (_at(row[name], index, several) for name in ("correct", "verdict"))
+    if verdict is not None:
+        if verdict not in list(Verdict):
+            raise DataError(f"verdict is {verdict!r:.40}: use {', '.join(Verdict)}, or --regrade")
+        return Verdict(verdict)
+    if correct is None:
+        return None
+    if correct not in (True, False):
+        raise DataError(f"correct is {correct!r:.40}, not true or false; or --regrade")
+    return Verdict.CORRECT if correct else Verdict.WRONG
 
 
 def _stop(value: Any, tokens: int | None, cap: int | None) -> Stop | None:

@@ -30,7 +30,7 @@ from crt.evaluation.store import (
     versions,
 )
 from crt.evaluation.work_units import Backend, complete_units, plan_units
-from crt.grading.grader import Grader
+from crt.grading.grader import grader_identity, make_grader
 from crt.io import read_json, write_json
 
 Tell = Callable[[int, int, int], None]  # responses there are, responses just done, their tokens
@@ -47,6 +47,7 @@ class Plan:
     prompt: PromptSettings = field(default_factory=PromptSettings)
     seed: int = 0
     truncated: TruncatedIs = "wrong"
+    grading: GradingConfig = field(default_factory=GradingConfig)
     budget: int | None = None  # tokens, for a prompt that states a budget
     engine: Any = "auto"
     rows: int | None = None  # responses sampled together; None for what fits
@@ -120,7 +121,8 @@ def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) 
         "rows": backend.rows,
     }
     prompt = prompt_part(plan.prompt, plan.budget, backend.prompt_hash)
-    manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated)
+    grader = grader_identity(plan.grading)
+    manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated, grader)
     further = {"asked_max_tokens": settings.max_tokens, "template": backend.template}
     return manifest | further
 
@@ -145,8 +147,8 @@ def _sample(
             for loaded in sets
             for problem in loaded
         )
-        grading = GradingConfig()
-        with Grader(grading.workers, grading.deadline_seconds, grading.memory_mb) as grader:
+        with make_grader(plan.grading) as grader:
+            grader.check(problem for loaded in sets for problem in loaded)
             report = lambda done, tokens: tell and tell(total, done, tokens)  # noqa: E731
             for sentence in complete_units(units, backend, grader, store, report):
                 note(sentence)

@@ -109,6 +109,7 @@ def evaluated_series(
         settings,
         prompt=run.config.prompt,
         truncated=truncated,
+        grading=run.config.grading,
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, tell=tell, note=note)[0]

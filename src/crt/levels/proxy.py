@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from crt.config import GradingConfig
-from crt.grading.grader import Grader
+from crt.grading.grader import Grader, make_grader
 from crt.levels.family import Family, Level
 from crt.levels.options import LOOPBACK, ServeOptions
 from crt.levels.requests import (
@@ -132,8 +132,7 @@ class Service:
 
 def make_app(service: Service) -> FastAPI:
     """The application; it closes its engine when it ends."""
-    settings = GradingConfig()
-    grader = Grader(1, settings.deadline_seconds, settings.memory_mb)
+    grader = make_grader(GradingConfig(), workers=1)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

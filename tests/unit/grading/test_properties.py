@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from crt.grading import exact, interval
 from crt.grading.extract import extract
+from crt.grading.mathematics import verify_math
 from crt.grading.parser import number, parse
-from crt.grading.verifiers import verify_math
 
 quick = settings(
     derandomize=True,

@@ -51,6 +51,8 @@ def rows_of(
                 "answer": problem.answer,
                 "options": list(problem.options),
                 "tolerance": problem.tolerance,
+                "accepted": list(problem.accepted),
+                "verifier": problem.verifier,
                 "budget": prompt.budget,
                 "opens_thinking": prompt.opens_thinking,
                 "prompt_ids": list(prompt.token_ids),
@@ -71,6 +73,7 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     info = {
         "index": number, "problem_id": text, "question": text, "answer": text,
         "options": pa.list_(text), "tolerance": pa.float64(), "budget": number,
+        "accepted": pa.list_(text), "verifier": text,
         "opens_thinking": pa.bool_(), "prompt_ids": numbers, "max_tokens": number,
         **dict.fromkeys(REFERENCE, numbers),
     }  # fmt: skip
@@ -102,4 +105,6 @@ def problem_of(info: Any) -> Problem:
         info["answer"],
         options=tuple(info["options"]),
         tolerance=info["tolerance"],
+        accepted=tuple(info.get("accepted") or ()),
+        verifier=info.get("verifier") or "",
     )

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from crt.grading.verifiers import asks_percent, verify_math
+from crt.grading.mathematics import asks_percent, verify_math
 
 # gold, predictions that are the same
 SAME = {
@@ -285,7 +285,7 @@ def test_control_characters_make_an_answer_unreadable() -> None:
 
 def test_the_fast_paths_do_not_load_sympy() -> None:
     code = (
-        "import sys; from crt.grading.verifiers import verify_math; import crt.grading.grader;"
+        "import sys; from crt.grading.mathematics import verify_math; import crt.grading.grader;"
         "assert verify_math('(x+1)^2', 'x^2+2x+1').equal; assert 'sympy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
