@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each line is a JSON object with `response` and `answer`. `tolerance`, `question`, "
         "`verifier`, `thinking_opened` and `options` or `choices` are used when they are there; "
-        "with options the answer is a letter, an index from 0 or the words of one option, as in data files. "
-        "Short fields such as `id` are passed along."
+        "with options the answer is a letter, an index from 0 or the words of one option, as in "
+        "data files. Short fields such as `id` are passed along."
     )
     parser.add_argument("file", help="JSON lines with `response` and `answer`; - reads stdin")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write here, not to stdout")

@@ -140,7 +140,8 @@ POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 
-class Selection(NamedTuple):
+@dataclass(frozen=True)
+class Selection:
     """The parts of `name[/split][:count]`."""
 
     name: str
@@ -173,7 +174,8 @@ def load(
     A file of that name in `folder` (or in the folder `CRT_DATA` names) wins over the hub. `columns`
     says in which column a field is: `{"question": "prompt"}`.
     """
-    (base, split, count), dataset, path = find(name, split, folder, config)
+    wanted, dataset, path = find(name, split, folder, config)
+    split, count = wanted.split, wanted.count
     if dataset.generator:
         from crt.pocket.problems import problems as generate
 
@@ -185,7 +187,7 @@ def load(
         hub = dataset.hub[split]
         rows = sources.read_hub(hub.id, hub.configs, hub.split, revision, load_dataset)
         origin = f"{hub.id}@{revision or 'main'}"
-    problems, faults = _read_problems(rows, base, dataset, columns or {}, skip_bad)
+    problems, faults = _read_problems(rows, wanted.name, dataset, columns or {}, skip_bad)
     if not problems:
         raise DataError(f"{origin} has no usable problem: {faults[0] if faults else 'it is empty'}")
     if count is not None and count > len(problems):
@@ -243,8 +245,8 @@ def find(
     config: str | None = None,
 ) -> Source:
     """Where a set of the table, a data file or a hub id is."""
-    base, split, _ = selection = parse(name, split)
-    path = None
+    selection, path = parse(name, split), None
+    base, split = selection.name, selection.split
     if base in DATASETS:
         dataset = replace(DATASETS[base], prefix=DATASETS[base].prefix or base)
         splits = tuple(dataset.hub) or POCKET_SPLITS

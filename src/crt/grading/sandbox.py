@@ -360,12 +360,13 @@ def _ask(remote: Remote, action: str, name: str, arguments: Any, named: Any) -> 
                     _change(argument, changed)
             return decode(result, found)
         case ["raised", str(kind), str(message)]:
-            error = getattr(builtins, kind, None)
-            known = isinstance(error, type) and issubclass(error, Exception)
+            error: Any = getattr(builtins, kind, None)
             # a StopIteration would end a loop of the tests as if all were done
-            if not known or issubclass(error, StopIteration | StopAsyncIteration):
-                error, message = RuntimeError, f"{kind}: {message}"
-            raise error(message)
+            refused = StopIteration | StopAsyncIteration
+            known = isinstance(error, type) and issubclass(error, Exception)
+            if known and not issubclass(error, refused):
+                raise error(message)
+            raise RuntimeError(f"{kind}: {message}")
     raise EOFError
 
 

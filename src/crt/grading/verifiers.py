@@ -162,6 +162,11 @@ _QUICK: dict[str, Callable[[Task, str, Oracle], Comparison]] = {
 def check_verifier(name: str, allowed: Collection[str] | None = None, where: str = "") -> None:
     """Raises ConfigError for what is no verifier, or what data may not name by itself."""
     where = where or "grading.verifier"
+    if allowed is not None and name not in (*FREE, *allowed):
+        raise ConfigError(
+            f"{where} asks for the verifier {name!r}. Data may not choose by itself what runs code "
+            f'or asks a server: allow it with grading.allow = ["{name}"] or --allow {name}'
+        )
     if ":" in name:
         source_of(name, where)
     elif name not in (*BUILT_IN, *registered()):
@@ -169,11 +174,6 @@ def check_verifier(name: str, allowed: Collection[str] | None = None, where: str
         raise ConfigError(
             f"{where}: {name!r} is no verifier. {hint} Your own function is "
             "`package.module:function` or `path/file.py:function`."
-        )
-    if allowed is not None and name not in (*FREE, *allowed):
-        raise ConfigError(
-            f"{where} asks for the verifier {name!r}, which runs code or asks a server. Data may "
-            f'not choose that by itself: allow it with grading.allow = ["{name}"] or --allow {name}'
         )
 
 
