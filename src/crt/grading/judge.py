@@ -141,7 +141,7 @@ class Judge:
             self.counts["asked"] += 1
         try:
             vote, why = read_vote(self._complete(system, user, index), nonce)
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             with self._lock:
                 self.counts["failed"] += 1
             return "failed", f"{type(error).__name__}: {error}"[:200]

@@ -165,8 +165,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_no_hostile_program_passes(what: str) -> None:
-    assert verdict(HOSTILE[what]) in ("wrong", "ungraded")
-    assert verdict(HOSTILE[what], {"setup": "", "tests": ["assert f(3) == 9"]}) != "correct"
+    assert verdict(HOSTILE[what], {"setup": "", "tests": ["assert f(3) == 9"]}) == "wrong"
 
 
 TRICKS = {  # tests that a program could bend if it ran beside them: the program, the tests

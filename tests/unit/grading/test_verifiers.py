@@ -108,11 +108,13 @@ def test_a_regular_expression_that_does_not_end_costs_one_item(verifier: str) ->
 
 
 def test_math_verify_is_the_library_as_it_is() -> None:
-    assert verdict("The answer is $0.5$.", r"\frac12", "math_verify") == "correct"  # in prose
-    assert verdict("It is 3.14159265", r"\pi", "math_verify") == "correct"  # it rounds
+    letters = Problem("", "", "B", options=("x", "y"))
+    with Grader(1, 60.0, verifier="math_verify") as grader:
+        assert grader.grade("The answer is $0.5$.", r"\frac12").verdict == "correct"  # in prose
+        assert grader.grade("It is 3.14159265", r"\pi").verdict == "correct"  # it rounds
+        assert grader.grade("It is 4", "5").verdict == "wrong"
+        assert grader.grade_problem("So B.", letters).verdict == "correct"
     assert verdict("It is 3.14159265", r"\pi", "math", "last_number") == "wrong"  # ours does not
-    assert verdict("It is 4", "5", "math_verify") == "wrong"
-    assert verdict("So B.", "B", "math_verify", options=("x", "y")) == "correct"
 
 
 OWN = """
