@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
@@ -13,6 +14,7 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -168,6 +170,13 @@ class GradingConfig(Part):
     memory_mb: Annotated[int, Field(ge=512)] = 2048
     ungraded_limit: Share = 0.02
     """The run stops when more than this share of a step could not be graded."""
+
+    @field_validator("verifier")
+    @classmethod
+    def _whole_path(cls, verifier: str) -> str:
+        """A file's function is found from any folder, by every process of a run."""
+        file, _, function = verifier.rpartition(":")
+        return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else verifier
 
 
 class ReferenceConfig(Part):

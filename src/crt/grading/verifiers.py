@@ -233,4 +233,5 @@ def identity(name: str) -> str:
     """A verifier's name, with the checksum of its file if it is a function."""
     if not function_of(name):
         return name
-    return f"{name}@{hashlib.sha256(source_of(name).read_bytes()).hexdigest()[:12]}"
+    checksum = hashlib.sha256(source_of(name).read_bytes()).hexdigest()[:12]
+    return f"{name.rpartition('/')[2]}@{checksum}"
