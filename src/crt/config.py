@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
@@ -17,6 +18,7 @@ from pydantic import (
     Tag,
     TypeAdapter,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -27,6 +29,7 @@ from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
 from crt.algorithm.two_stage import TwoStage
 from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
+from crt.grading.judge import JudgeSettings
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -164,11 +167,26 @@ class GradingConfig(Part):
     """How responses become verdicts."""
 
     truncated: TruncatedAs = "wrong"
+    verifier: Text = "math"
+    """A built-in verifier, a registered one, `package.module:function` or `file.py:function`."""
+    answer: str | None = None
+    """Where the answer is: `boxed`, `last_number`, `after:Answer:` or a regular expression."""
+    allow: tuple[Text, ...] = ()
+    """Verifiers besides that one which a column `verifier` in the data may choose."""
+    judge: JudgeSettings | None = None
+    """The endpoint of the verifier `judge`."""
     workers: Count = 2
     deadline_seconds: Positive = 5.0
     memory_mb: Annotated[int, Field(ge=512)] = 2048
     ungraded_limit: Share = 0.02
     """The run stops when more than this share of a step could not be graded."""
+
+    @field_validator("verifier")
+    @classmethod
+    def _whole_path(cls, verifier: str) -> str:
+        """A file's function is found from any folder, by every process of a run."""
+        file, _, function = verifier.rpartition(":")
+        return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else verifier
 
 
 class ReferenceConfig(Part):

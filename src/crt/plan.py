@@ -160,13 +160,12 @@ def count_problems(names: Sequence[str], split: str, folder: str | None) -> tupl
 
 
 def _count(name: str, split: str, folder: str | None) -> tuple[int, str]:
-    wanted = datasets.parse(name, None if datasets.names_split(name) else split)
-    dataset = datasets.find_dataset(wanted)
+    own_split = None if datasets.names_split(name) else split
+    wanted, dataset, path = datasets.find(name, own_split, folder)
     if wanted.count is not None:
         return wanted.count, "the recipe's"
     if dataset.generator:
         return datasets.POCKET_COUNT, "as many as are made"
-    path = datasets.local_file(wanted, dataset, datasets.data_folder(folder))
     if path is not None:
         return sum(1 for _ in sources.read_file(path)), "counted"
     published = SIZES.get(wanted.name, {}).get(wanted.split)

@@ -1,8 +1,8 @@
 """The few things everything else is made of."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 Stop = Literal["eos", "length"]
 
@@ -22,7 +22,9 @@ class Problem:
 
     Several answers that all must be given stand comma-separated in `answer`, in any order; an
     ordered tuple has its parentheses. `options` are a multiple-choice question's, in order, and
-    `answer` is then the letter. `tolerance` is the absolute error a numeric answer may have.
+    `answer` is then the letter. `tolerance` is the absolute error a numeric answer may have. Any of
+    the `accepted` answers is as right as `answer`. `verifier` is how this problem is graded, if
+    not as the others are.
     """
 
     id: str
@@ -31,6 +33,13 @@ class Problem:
     source: str = ""
     options: tuple[str, ...] = ()
     tolerance: float | None = None
+    accepted: tuple[str, ...] = ()
+    verifier: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """All fields; the two last ones only if they are set, so that older hashes stay."""
+        plain = asdict(self)
+        return {k: v for k, v in plain.items() if v or k not in ("accepted", "verifier")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from crt.errors import ConfigError, CrtError, DataError
 from crt.evaluation.completions import Scoring, read_completions
 from crt.evaluation.datasets import load_sets
 from crt.grading.extract import extract
-from crt.grading.grader import Grader, Item, Pair, extract_pair
+from crt.grading.grader import Grader, Item, Task
 from crt.levels.family import model_of, read_family
 from crt.recipes import config_of, load_recipe, packaged_recipes
 from crt.types import Problem, Verdict
@@ -146,9 +146,9 @@ def test_responses_have_a_verdict(text: str, gold: str) -> None:
     assert found.answer is None or isinstance(found.answer, str)
     item = Item(text, Problem("", "", gold))
     with Grader(workers=1) as grader:
-        pair = extract_pair(item)
-        if isinstance(pair, Pair):
-            grade = grader.grade_fast(pair)
+        task = grader.prepare(item)
+        if isinstance(task, Task):
+            grade = grader.grade_fast(task)
             assert grade is None or grade.verdict in (Verdict.CORRECT, Verdict.WRONG)
 
 

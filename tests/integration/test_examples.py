@@ -29,3 +29,10 @@ def test_minimal_loop_trains_both_stages():
 
 def test_minimal_loop_is_one_page():
     assert len((EXAMPLES / "minimal_loop.py").read_text().splitlines()) <= 210
+
+
+def test_own_verifier_grades_made_up_completions():
+    lines = run("own_verifier.py").splitlines()
+    verdicts = [line.split()[0] for line in lines]
+    assert verdicts == ["correct", "wrong", "no_answer", "wrong", "wrong", "correct"]
+    assert "5 of 5 words" in lines[0] and "without dog" in lines[3]

@@ -29,7 +29,7 @@ def allowed(room: str) -> set[str]:
 
 LOWER = {
     **{room: allowed(room) for room in ROOMS if room != "commands"},
-    **{key: {"algorithm", "data", "pocket", *SETTINGS} for key in SETTINGS},
+    **{key: {"algorithm", "data", "grading", "pocket", *SETTINGS} for key in SETTINGS},
     "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},
     "completion": set(),
 }

@@ -42,14 +42,13 @@ def run(args: argparse.Namespace) -> int:
 
 def list_sets(args: argparse.Namespace) -> int:
     """One row per split: where it is, and how many problems it has if it is in the folder."""
-    from crt.data.datasets import DATASETS, POCKET_SPLITS, data_folder, load, local_file, parse
+    from crt.data.datasets import DATASETS, POCKET_SPLITS, find, load
 
-    folder = data_folder(args.folder)
     rows: list[tuple[str, ...]] = []
     for name, dataset in DATASETS.items():
         for split, hub in dataset.hub.items():
-            path = local_file(parse(name, split), dataset, folder)
-            size = str(len(load(name, split, folder, skip_bad=True))) if path else "-"
+            path = find(name, split, args.folder).path
+            size = str(len(load(name, split, args.folder, skip_bad=True))) if path else "-"
             rows.append((name, split, size, str(path or hub.id), dataset.licence))
         if dataset.generator:
             rows.append((name, ", ".join(POCKET_SPLITS), "endless", "made up", dataset.licence))
@@ -97,6 +96,8 @@ def export(args: argparse.Namespace) -> int:
     with written_whole(args.out) as file:
         for problem in loaded:
             present = {k: v for k, v in asdict(problem).items() if v not in (None, "", ())}
+            if problem.accepted:
+                present["answer"] = [problem.answer, *present.pop("accepted")]
             file.write((json.dumps(present, ensure_ascii=False) + "\n").encode())
     print(f"{len(loaded)} problems in {args.out}, hash {loaded.hash[:16]}")
     return 0

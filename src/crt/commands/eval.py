@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _sampling(parser.add_argument_group("sampling"))
     _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
     add_loading(parser.add_argument_group("data"))
+    add_grading(parser.add_argument_group("grading"))
     _local(parser.add_argument_group("a model on this machine"))
     _remote(parser.add_argument_group("a server"))
 
@@ -70,6 +71,7 @@ def plan_of(args: argparse.Namespace) -> "Plan":
         prompt=_prompt_of(args, own),
         seed=args.seed,
         truncated=args.truncated or _truncated_of(own),
+        grading=grading_of(args, own),
         budget=args.budget,
         engine=args.engine,
         rows=args.rows,
@@ -106,6 +108,42 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
     parser.add_argument("--all", action="store_true", help="show pass@k, ungraded and R_zip, too")
+
+
+def add_grading(group: Any) -> None:
+    """Options of grading, for `eval`, `score` and `grade`."""
+    group.add_argument(
+        "--verifier",
+        help="math, math_verify, number, exact, choice, regex, code, judge, "
+        "package.module:function or file.py:function (math)",
+    )
+    group.add_argument(
+        "--answer", help="where it is: boxed, last_number, after:Answer: or a regular expression"
+    )
+    group.add_argument(
+        "--allow", action="append", metavar="VERIFIER", help="one that the data may choose, too"
+    )
+
+
+def grading_of(args: argparse.Namespace, own: Any = None) -> Any:
+    """How responses are graded: as given here, else as the run's recipe says."""
+    from crt.config import GradingConfig
+    from crt.errors import ConfigError
+    from crt.evaluation.evaluator import checked
+    from crt.grading.verifiers import FREE
+
+    given = _given(args, ("verifier", "answer", "allow"))
+    if own is None:
+        return checked(GradingConfig, given)
+    asked = {own.grading.verifier, *own.grading.allow} - set(FREE)
+    named = {given.get("verifier"), *given.get("allow", ())}
+    if "verifier" not in given and not asked <= named:
+        name = min(asked - named)
+        raise ConfigError(
+            f"the run was graded by {name}, which runs code or asks a server: say that you want "
+            f"that here, with --verifier {name}"
+        )
+    return checked(GradingConfig, own.grading.model_dump() | given)
 
 
 def print_evaluation(evaluation: Any, args: argparse.Namespace) -> None:

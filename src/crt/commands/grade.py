@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from crt.errors import DataError
 from crt.io import written_whole
-from crt.types import Verdict
+from crt.types import Problem, Verdict
 
 if TYPE_CHECKING:
     from crt.grading.grader import Grade, Item
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 CHUNK = 2048  # lines graded at a time: enough to keep the workers busy, little to hold
 _PASSED_LENGTH = 200  # longer texts (prompts, solutions) do not identify a line
 _USED = {"response", "answer", "options", "choices", "tolerance", "question", "thinking_opened"}
+_USED |= {"verifier", "test_list", "test"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's arguments."""
     parser.epilog = (
         "Each line is a JSON object with `response` and `answer`. `tolerance`, `question`, "
-        "`thinking_opened` and `options` or `choices` are used when they are there; with options "
-        "the answer is a letter, an index from 0 or the words of one option, as in data files. "
-        "Short fields such as `id` are passed along."
+        "`verifier`, `thinking_opened` and `options` or `choices` are used when they are there; "
+        "with options the answer is a letter, an index from 0 or the words of one option, as in "
+        "data files. Short fields such as `id` are passed along."
     )
     parser.add_argument("file", help="JSON lines with `response` and `answer`; - reads stdin")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write here, not to stdout")
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the prompts ended inside <think>: a response without </think> has no answer",
     )
+    from crt.commands.eval import add_grading
+
+    add_grading(parser)
     parser.add_argument("--workers", type=int, default=2, help="processes for symbolic work (2)")
     parser.add_argument("--deadline", type=float, default=5.0, help="seconds an item may take (5)")
     parser.add_argument(
@@ -53,15 +57,23 @@ def run(args: argparse.Namespace) -> int:
     """Checks every line, then the grader, then writes the verdicts."""
     from crt.grading.grader import Grader
 
+    verifier, allow = args.verifier or "math", args.allow or ()
+    chosen = {"verifier": verifier, "place": args.answer, "allow": allow}
     name = "standard input" if args.file == "-" else args.file
     verdicts: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_open_twice(args.file))
-        lines = Counter(line is not None for line in _read(source, name, args))
+        grader = stack.enter_context(Grader(args.workers, args.deadline, args.memory_mb, **chosen))
+        lines: Counter[bool] = Counter()
+        verifiers: dict[str, Problem] = {}
+        for line in _read(source, name, args):
+            lines[line is not None] += 1
+            if line is not None:
+                verifiers.setdefault(line[1].problem.verifier, line[1].problem)
         if not lines[True]:
             raise DataError(f"{name} has no line to grade ({lines[False]} bad).")
-        grader = stack.enter_context(Grader(args.workers, args.deadline, args.memory_mb))
         grader.self_test()
+        grader.check(verifiers.values())
         progress = stack.enter_context(_progress(lines[True]))
         out = stack.enter_context(written_whole(args.out)) if args.out else sys.stdout.buffer
         good = (line for line in _read(source, name, args) if line is not None)
@@ -124,7 +136,8 @@ def _row(record: dict[str, Any], grade: "Grade") -> dict[str, Any]:
         and len(str(value)) <= _PASSED_LENGTH
     }
     verdict = {"verdict": str(grade.verdict), "extracted": grade.extracted, "reason": grade.reason}
-    return passed | {"answer": record["answer"]} | verdict
+    answer = {"answer": record["answer"]} if "answer" in record else {}
+    return passed | answer | verdict
 
 
 @contextlib.contextmanager

@@ -27,16 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opens-thinking", action="store_true", help="the responses start inside <think>"
     )
-    from crt.commands.eval import add_loading, add_output
+    parser.add_argument(
+        "--regrade", action="store_true", help="grade although the file has verdicts"
+    )
+    from crt.commands.eval import add_grading, add_loading, add_output
 
     add_output(parser)
     add_loading(parser)
+    add_grading(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Grades, prints the table."""
     from crt.commands.compare import print_notes
-    from crt.commands.eval import load_options, names_of, print_evaluation
+    from crt.commands.eval import grading_of, load_options, names_of, print_evaluation
     from crt.evaluation.completions import score
 
     evaluation = score(
@@ -53,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         opens_thinking=args.opens_thinking,
         skip_bad=args.skip_bad,
         load=load_options(args),
+        grading=grading_of(args),
+        regrade=args.regrade,
     )
     print_evaluation(evaluation, args)
     return 0

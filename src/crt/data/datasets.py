@@ -5,9 +5,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
@@ -121,6 +121,19 @@ DATASETS: dict[str, DataSet] = {
             "If $\\log _{2} x-2 \\log _{2} y=2$, determine $y$": "\\frac{1}{2}\\sqrt{x}",
         },
     ),
+    "mbpp": DataSet(
+        {
+            split: HubSplit("google-research-datasets/mbpp", split, ("sanitized",))
+            for split in ("train", "validation", "test")
+        },
+        "CC-BY-4.0",
+        columns={"id": ("task_id", "id"), "question": ("prompt", "text", "question")},
+    ),
+    "humaneval": DataSet(
+        {"test": HubSplit("openai/openai_humaneval", "test")},
+        "MIT",
+        columns={"id": ("task_id", "id"), "question": ("prompt", "question")},
+    ),
     "pocket": DataSet(licence="Apache-2.0", generator="crt.pocket.problems:problems"),
 }
 POCKET_SPLITS = ("train", "validation", "test")
@@ -134,6 +147,14 @@ class Selection:
     name: str
     split: str
     count: int | None
+
+
+class Source(NamedTuple):
+    """What a name stands for; `path` is its local file, if it has one."""
+
+    selection: Selection
+    dataset: DataSet
+    path: Path | None
 
 
 def load(
@@ -153,22 +174,20 @@ def load(
     A file of that name in `folder` (or in the folder `CRT_DATA` names) wins over the hub. `columns`
     says in which column a field is: `{"question": "prompt"}`.
     """
-    selection = parse(name, split)
-    dataset = find_dataset(selection, config)
+    wanted, dataset, path = find(name, split, folder, config)
+    split, count = wanted.split, wanted.count
     if dataset.generator:
         from crt.pocket.problems import problems as generate
 
-        problems = generate(selection.split, selection.count or POCKET_COUNT, seed)
+        problems = generate(split, count or POCKET_COUNT, seed)
         return Loaded(name, tuple(problems), dataset.generator)
-    path = local_file(selection, dataset, data_folder(folder))
     if path:
         rows, origin = sources.read_file(path), str(path)
     else:
-        hub = dataset.hub[selection.split]
+        hub = dataset.hub[split]
         rows = sources.read_hub(hub.id, hub.configs, hub.split, revision, load_dataset)
         origin = f"{hub.id}@{revision or 'main'}"
-    problems, faults = _read_problems(rows, selection.name, dataset, columns or {}, skip_bad)
-    count = selection.count
+    problems, faults = _read_problems(rows, wanted.name, dataset, columns or {}, skip_bad)
     if not problems:
         raise DataError(f"{origin} has no usable problem: {faults[0] if faults else 'it is empty'}")
     if count is not None and count > len(problems):
@@ -219,6 +238,34 @@ def parse(name: str, split: str | None = None) -> Selection:
     return Selection(base, split or "test", int(count) if count else None)
 
 
+def find(
+    name: str,
+    split: str | None = None,
+    folder: Path | str | None = None,
+    config: str | None = None,
+) -> Source:
+    """Where a set of the table, a data file or a hub id is."""
+    selection, path = parse(name, split), None
+    base, split = selection.name, selection.split
+    if base in DATASETS:
+        dataset = replace(DATASETS[base], prefix=DATASETS[base].prefix or base)
+        splits = tuple(dataset.hub) or POCKET_SPLITS
+        if split not in splits:
+            raise DataError(f"{base} has no split {split!r}: it has {' and '.join(splits)}")
+        path = _file_in(data_folder(folder), base, split, dataset)
+    elif Path(base).suffix in sources.READERS:
+        dataset, path = DataSet(prefix=Path(base).stem), Path(base)
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", base):
+        hub = HubSplit(base, split, (config,))
+        dataset = DataSet({split: hub}, prefix=base.rpartition("/")[2])
+    else:
+        raise DataError(
+            f"{base!r} is no data set, no data file and no hub id (owner/name). "
+            f"{did_you_mean(base, DATASETS)}"
+        )
+    return Source(selection, dataset, path)
+
+
 def data_folder(folder: Path | str | None) -> Path | None:
     """The folder given, or the one `CRT_DATA` names; None if there is neither."""
     chosen = folder or os.environ.get("CRT_DATA")
@@ -230,46 +277,25 @@ def data_folder(folder: Path | str | None) -> Path | None:
     return Path(chosen)
 
 
-def local_file(selection: Selection, dataset: DataSet, folder: Path | None) -> Path | None:
-    """The data file itself, or the set's file in the folder, or None for the hub."""
-    if selection.name not in DATASETS:
-        return Path(selection.name) if not dataset.hub else None
+def _file_in(folder: Path | None, name: str, split: str, dataset: DataSet) -> Path | None:
+    """The set's file in the folder, if it is there."""
     if folder is None:
         return None
-    stems = [f"{selection.name}_{selection.split}", f"{selection.name}/{selection.split}"]
+    stems = [f"{name}_{split}", f"{name}/{split}"]
     if len(dataset.hub) == 1:
-        stems += [selection.name, *dataset.files]
+        stems += [name, *dataset.files]
     files = (folder / f"{stem}{suffix}" for stem in stems for suffix in sources.READERS)
     return next((file for file in files if file.is_file()), None)
 
 
 def content_hash(problems: Sequence[Problem]) -> str:
     """A SHA-256 of everything the problems say, in their order."""
-    return digest(*(json.dumps(asdict(problem), sort_keys=True) for problem in problems))
+    return digest(*(json.dumps(problem.fields(), sort_keys=True) for problem in problems))
 
 
 def digest(*texts: str) -> str:
     """A SHA-256 that is the same on every machine and in every run."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-
-def find_dataset(selection: Selection, config: str | None = None) -> DataSet:
-    """The table's entry, or one made for a data file or a hub id."""
-    name, split = selection.name, selection.split
-    if name in DATASETS:
-        dataset = DATASETS[name]
-        splits = tuple(dataset.hub) or POCKET_SPLITS
-        if split not in splits:
-            raise DataError(f"{name} has no split {split!r}: it has {' and '.join(splits)}")
-        return replace(dataset, prefix=dataset.prefix or name)
-    if Path(name).suffix in sources.READERS:
-        return DataSet(prefix=Path(name).stem)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        return DataSet({split: HubSplit(name, split, (config,))}, prefix=name.rpartition("/")[2])
-    raise DataError(
-        f"{name!r} is no data set, no data file and no hub id (owner/name). "
-        f"{did_you_mean(name, DATASETS)}"
-    )
 
 
 def _read_problems(

@@ -1,8 +1,10 @@
 """Rows as each data set writes them, read as problems: question, answer, options, tolerance."""
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +23,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # field -> columns it may be in, the fi
     "options": ("options", "choices"),
     "tolerance": ("tolerance",),
     "multiple": ("multiple",),
+    "verifier": ("verifier",),
+    "tests": ("test_list", "test"),
+    "entry_point": ("entry_point",),
+    "setup": ("test_imports", "test_setup_code"),
 }
 
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -43,11 +49,54 @@ def select_fields(
 
 
 def read_plain(fields: Fields) -> Problem:
-    """The question and the answer as they are; without an answer, the solution's last box."""
+    """The question and the answer as they are; without an answer, the solution's last box.
+
+    A list of answers are several of which each is accepted; a table is kept as JSON, for a
+    verifier that reads it.
+    """
+    if fields.get("tests") and fields.get("answer") is None:
+        return read_code(fields)
+    verifier, answer, accepted = _verifier(fields), fields.get("answer"), ()
     if fields.get("options"):
-        return read_multiple_choice(fields)
-    answer, tolerance = _answer_or_box(fields), _tolerance(fields.get("tolerance"))
-    return Problem("", _text(fields.get("question"), "question"), answer, tolerance=tolerance)
+        return replace(read_multiple_choice(fields), verifier=verifier)
+    if isinstance(answer, Mapping) and verifier:
+        answer = json.dumps(answer, sort_keys=True)
+    elif isinstance(answer, Sequence) and not isinstance(answer, str) and answer:
+        answer, *others = answer
+        accepted = tuple(_text(other, "answer") for other in others)
+    if verifier and answer is not None:
+        answer = _text(answer, "answer")  # as it is: a pattern or a program may have dollars
+    else:
+        answer = _answer_or_box({**fields, "answer": answer})
+    question, tolerance = _text(fields.get("question"), "question"), fields.get("tolerance")
+    return Problem(
+        *("", question, answer, "", (), _tolerance(tolerance)), accepted=accepted, verifier=verifier
+    )
+
+
+def read_code(fields: Fields) -> Problem:
+    """A program to write, in the forms of MBPP (a list of tests) and HumanEval (`check`).
+
+    MBPP shows its tests, because they have the name of the function. HumanEval's prompt is the
+    beginning of the program; what it defines before the function is given to program and tests.
+    """
+    question, tests = _text(fields.get("question"), "question"), fields["tests"]
+    name, setup = fields.get("entry_point"), fields.get("setup") or ""
+    setup = setup if isinstance(setup, str) else "\n".join(map(str, setup))
+    if name is None:
+        texts = [tests] if isinstance(tests, str) else [_text(test, "test") for test in tests]
+        gold = {"tests": [*([setup] if setup else []), *texts]}
+        question += "\n\nThe program must pass these tests:\n\n" + "\n".join(texts)
+    else:
+        name = _text(name, "entry_point")
+        before = re.split(rf"^def {re.escape(name)}\b", question, maxsplit=1, flags=re.MULTILINE)[0]
+        gold = {"setup": before, "tests": [_text(tests, "test"), f"check({name})"]}
+    return Problem("", question, json.dumps(gold), verifier="code")
+
+
+def _verifier(fields: Fields) -> str:
+    value = fields.get("verifier")
+    return "" if value is None else _text(value, "verifier")
 
 
 def read_gsm8k(fields: Fields) -> Problem:
@@ -86,18 +135,17 @@ def read_item(row: Mapping[str, Any], thinking_opened: bool = False) -> Item:
 
     The question may be absent, and an empty answer is left for the grader to refuse.
     """
-    for field in ("response", "answer"):
-        if row.get(field) is None:
-            raise DataError(f"no {field}")
+    fields, empty = select_fields(row), row.get("answer") == ""
+    if row.get("response") is None:
+        raise DataError("no response")
+    if fields["answer"] is None and fields["tests"] is None:
+        raise DataError("no answer")
     if not isinstance(row["response"], str):
         raise DataError(f"response {_shortened(row['response'])} is not text")
-    fields = select_fields(row)
-    options, answer = (), fields["answer"]
-    if fields["options"]:
-        options, answer = read_choices(fields["options"], answer)
-    answer = answer if isinstance(answer, str) else _text(answer, "answer")
-    question, tolerance = str(fields["question"] or ""), _tolerance(fields["tolerance"])
-    problem = Problem("", question, answer, options=options, tolerance=tolerance)
+    placeholder = {"answer": "?"} if empty else {}
+    problem = read_plain({**fields, "question": fields["question"] or "?", **placeholder})
+    question = str(fields["question"] or "")
+    problem = replace(problem, question=question, answer="" if empty else problem.answer)
     return Item(row["response"], problem, bool(row.get("thinking_opened", thinking_opened)))
 
 
@@ -117,12 +165,9 @@ def read_choices(options: Any, answer: Any) -> tuple[tuple[str, ...], str]:
 def _split_at_labels(text: str) -> list[str]:
     """`A) 2 B) 4` cut before A, before B and so on: a label counts only in its turn."""
     starts: list[int] = []
-    for letter in map(chr, range(65, 91)):
-        label = re.compile(rf"(?<![A-Za-z\\])(?:\({letter}\)|{letter}[).:])")
-        match = label.search(text, starts[-1] + 1 if starts else 0)
-        if not match:
-            break
-        starts.append(match.start())
+    for match in re.finditer(r"(?<![A-Za-z\\])(?:\(([A-Z])\)|([A-Z])[).:])", text):
+        if (match[1] or match[2]) == chr(65 + len(starts)):
+            starts.append(match.start())
     return [text[a:b].strip().rstrip(",") for a, b in pairwise([*starts, len(text)])]
 
 

@@ -40,19 +40,11 @@ def overlap(first: Iterable[Problem], second: Iterable[Problem]) -> list[Group]:
     return [(ours, theirs) for ours, theirs in pairs if theirs is not None]
 
 
-def near_duplicates(problems: Sequence[Problem], share: float = NEAR) -> list[Group]:
-    """Pairs inside a set that are nearly, but not exactly, the same question."""
-    place = {problem.id: i for i, problem in enumerate(problems)}
-    pairs = near_overlap(problems, problems, share)
-    return [(a, b) for a, b in pairs if place[a.id] < place[b.id]]
-
-
-def near_overlap(
-    first: Iterable[Problem], second: Sequence[Problem], share: float = NEAR
-) -> list[Group]:
-    """Pairs that are nearly the same: `share` of the shorter one's runs of words are in the other.
+def near_overlap(first: Sequence[Problem], second: Sequence[Problem]) -> list[Group]:
+    """Pairs that are nearly the same: most of the shorter one's runs of words are in the other.
 
     Another closing sentence or another number is found; the same thought in new words is not.
+    With one set given twice, each pair comes once.
     """
     theirs = [_runs(problem.question) for problem in second]
     holders: dict[tuple[str, ...], list[int]] = {}
@@ -60,12 +52,13 @@ def near_overlap(
         for run in runs:
             holders.setdefault(run, []).append(index)
     pairs: list[Group] = []
-    for problem in first:
-        runs = _runs(problem.question)
+    for place, problem in enumerate(first):
+        runs, own = _runs(problem.question), fingerprint(problem.question)
         lists = (holders.get(run, []) for run in runs)
         shared = Counter(i for indices in lists if len(indices) <= BOILERPLATE for i in indices)
-        near = (i for i, n in shared.items() if n >= share * min(len(runs), len(theirs[i])))
-        pairs += [(problem, second[i]) for i in sorted(near) if not _same(problem, second[i])]
+        near = sorted(i for i, n in shared.items() if n >= NEAR * min(len(runs), len(theirs[i])))
+        others = (second[i] for i in near if second is not first or i > place)
+        pairs += [(problem, other) for other in others if fingerprint(other.question) != own]
     return pairs
 
 
@@ -74,7 +67,7 @@ def compare(
 ) -> Iterator[tuple[str, list[Group], list[Group]]]:
     """For each set and each two sets: which, the same questions, and the nearly same ones."""
     for name, problems in sets.items():
-        yield name, duplicates(problems), near_duplicates(problems)
+        yield name, duplicates(problems), near_overlap(problems, problems)
     for (first, ours), (second, theirs) in combinations(sets.items(), 2):
         yield f"{first} and {second}", overlap(ours, theirs), near_overlap(ours, theirs)
 
@@ -88,10 +81,6 @@ def _plain(text: str) -> str:
     text = re.sub(r"\\[dt]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\{(\w)\}", r"\1", text)  # x^{4} is x^4
     return _SPACING.sub("", text).casefold()
-
-
-def _same(first: Problem, second: Problem) -> bool:
-    return fingerprint(first.question) == fingerprint(second.question)
 
 
 def _runs(question: str) -> set[tuple[str, ...]]:

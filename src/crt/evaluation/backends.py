@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 from anyio.from_thread import start_blocking_portal
 
-from crt.config import EvaluationConfig, ModelConfig
+from crt.config import EvaluationConfig, GradingConfig, ModelConfig
 from crt.data.datasets import Loaded, digest
 from crt.data.prompts import Prompt, PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
@@ -61,6 +61,7 @@ class Plan:
     prompt: PromptSettings = field(default_factory=PromptSettings)
     seed: int = 0
     truncated: TruncatedIs = "wrong"
+    grading: GradingConfig = field(default_factory=GradingConfig)
     budget: int | None = None  # tokens, for a prompt that states a budget
     engine: Engine = "auto"
     rows: int | None = None  # responses sampled together; None for what fits

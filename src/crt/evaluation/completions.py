@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from crt.evaluation.store import (
     open_store,
     read_lines,
 )
-from crt.grading.grader import Grader
+from crt.grading.grader import grader_identity, make_grader
 from crt.io import sha256
 from crt.sampling.policy import Response, grade_responses
-from crt.types import Problem, Rollout, Stop
+from crt.types import Problem, Rollout, Stop, Verdict
 
 FIELDS = {  # field -> names it may have, the first there counts
     "id": ("problem_id", "id", "unique_id"),
@@ -34,7 +34,10 @@ FIELDS = {  # field -> names it may have, the first there counts
     "stop": ("stop", "finish_reason", "stop_reason"),
     "data": ("data",),
     "opens_thinking": ("opens_thinking",),
+    "correct": ("correct",),
+    "verdict": ("verdict",),
 }
+BY_FILE = "verdicts of the file"  # the grader of completions that were graded elsewhere
 STOPS: dict[str, Stop] = {
     "eos": "eos",
     "stop": "eos",
@@ -45,8 +48,22 @@ STOPS: dict[str, Stop] = {
 CHUNK = 2000  # completions graded together
 
 TokenCounter = Callable[[str], int]  # text -> tokens
-Completion = tuple[str, Problem, Response]  # the set and the problem that it belongs to
 Finder = Callable[[Mapping[str, Any]], tuple[str, Problem]]  # line -> its set and problem
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A response with the problem it belongs to."""
+
+    dataset: str
+    problem: Problem
+    response: Response
+    verdict: Verdict | None = None  # made elsewhere
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which problem of all."""
+        return self.dataset, self.problem.id
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,8 @@ class Scoring:
     opens_thinking: bool = False  # the responses start inside <think>
     skip_bad: bool = False
     load: Mapping[str, Any] | None = None
+    grading: GradingConfig = field(default_factory=GradingConfig)
+    regrade: bool = False  # although the file has verdicts
 
 
 def score(
@@ -81,7 +100,7 @@ def score(
         note(f"{len(faults)} lines left out, such as {faults[0]}")
     if not completions:
         raise DataError(f"{source} has no usable completion" + (f": {faults[0]}" if faults else ""))
-    answered = Counter((dataset, problem.id) for dataset, problem, _ in completions)
+    answered = Counter(completion.key for completion in completions)
     for loaded in sets:
         missing = [problem.id for problem in loaded if (loaded.name, problem.id) not in answered]
         if missing:
@@ -90,9 +109,13 @@ def score(
                 f"such as {missing[0]}: the figures are of the others."
             )
     label = name or source.name.partition(".")[0]
-    manifest = _manifest(source, scoring, sets, set(answered.values()), label)
+    elsewhere = sum(completion.verdict is not None for completion in completions)
+    if elsewhere:
+        note(f"{elsewhere} of {len(completions)} verdicts are those of the file (or --regrade)")
+    grader = BY_FILE if elsewhere else grader_identity(scoring.grading)
+    manifest = _manifest(source, scoring, sets, set(answered.values()), label, grader)
     if out is None:
-        return evaluation_of(manifest, grade_completions(completions))
+        return evaluation_of(manifest, grade_completions(completions, scoring.grading))
     with open_store(Path(out), manifest) as store:
         store.write_problems(
             {"data": loaded.name, **asdict(problem)}
@@ -100,26 +123,42 @@ def score(
             for problem in loaded
             if (loaded.name, problem.id) in answered
         )
-        store.write_rollouts(grade_completions(completions))
+        store.write_rollouts(grade_completions(completions, scoring.grading))
         return store.finish(manifest)
 
 
-def grade_completions(completions: Sequence[Completion]) -> Iterator[Rollout]:
+def grade_completions(
+    completions: Sequence[Completion], grading: GradingConfig
+) -> Iterator[Rollout]:
     """Rollouts in the order of the completions; a problem's are numbered as they come."""
     seen: Counter[tuple[str, str]] = Counter()
-    settings = GradingConfig()
-    with Grader(settings.workers, settings.deadline_seconds, settings.memory_mb) as grader:
+    with make_grader(grading) as grader:
+        grader.check(each.problem for each in completions if each.verdict is None)
         for start in range(0, len(completions), CHUNK):
-            sets, problems, responses = zip(*completions[start : start + CHUNK], strict=True)
-            rollouts = grade_responses(problems, [[response] for response in responses], grader)
-            for dataset, rollout in zip(sets, rollouts, strict=True):
-                key = dataset, rollout.problem_id
-                yield replace(rollout, dataset=dataset, index=seen[key])
-                seen[key] += 1
+            chunk = completions[start : start + CHUNK]
+            open_ones = [each for each in chunk if each.verdict is None]
+            responses = [[each.response] for each in open_ones]
+            graded = iter(grade_responses([e.problem for e in open_ones], responses, grader))
+            for completion in chunk:
+                rollout = next(graded) if completion.verdict is None else _graded(completion)
+                yield replace(rollout, dataset=completion.dataset, index=seen[completion.key])
+                seen[completion.key] += 1
+
+
+def _graded(completion: Completion) -> Rollout:
+    """The rollout of a completion that was graded elsewhere."""
+    response, verdict = completion.response, completion.verdict or Verdict.UNGRADED
+    problem_id, text = completion.problem.id, response.text
+    return Rollout(problem_id, text, response.length, response.stop, verdict, reason=BY_FILE)
 
 
 def _manifest(
-    path: Path, scoring: Scoring, sets: Sequence[Loaded], rollouts: set[int], name: str
+    path: Path,
+    scoring: Scoring,
+    sets: Sequence[Loaded],
+    rollouts: set[int],
+    name: str,
+    grader: str,
 ) -> Manifest:
     sampling = {
         "rollouts": rollouts.pop() if len(rollouts) == 1 else None,
@@ -135,7 +174,7 @@ def _manifest(
         "opens_thinking": scoring.opens_thinking,
     }
     prompt: Manifest = {"settings": None, "budget": None, "hash": None}  # somebody else's
-    return make_manifest(name, model, sets, prompt, sampling, scoring.truncated)
+    return make_manifest(name, model, sets, prompt, sampling, scoring.truncated, grader)
 
 
 def read_completions(
@@ -172,20 +211,22 @@ def _completions(
     if not texts or not all(isinstance(text, str) for text in texts):
         names = ", ".join(FIELDS["response"])
         raise DataError(f"no response: a text, or a list of texts, in one of {names}")
-    beside = {name: row[name] for name in ("tokens", "stop")}
+    beside = {name: row[name] for name in ("tokens", "stop", "correct", "verdict")}
     lists = {
         k: v if several and isinstance(v, list) else [v] * len(texts) for k, v in beside.items()
     }
     if any(len(values) < len(texts) for values in lists.values()):
         raise DataError("a list beside the responses has fewer elements than they are")
-    for text, tokens, stop in zip(texts, lists["tokens"], lists["stop"], strict=False):
+    for text, tokens, stop, *verdict in zip(texts, *lists.values(), strict=False):
         text = text.encode("utf-8", errors="replace").decode()  # no half of a surrogate pair
         is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
         if tokens is not None and not (is_number and 0 <= tokens < MAX_TOKENS):
             raise DataError(f"tokens is {tokens!r:.60}, not a number of tokens")
         length = count(text) if tokens is None and count else tokens
         stop = _stop(stop, length, scoring.max_tokens)
-        yield dataset, problem, Response(text, length, stop, opens_thinking)
+        made_elsewhere = None if scoring.regrade else _verdict(*verdict)
+        response = Response(text, length, stop, opens_thinking)
+        yield Completion(dataset, problem, response, made_elsewhere)
 
 
 def _row(line: str) -> dict[str, Any]:
@@ -197,10 +238,24 @@ def _row(line: str) -> dict[str, Any]:
         raise DataError(f"a line is an object, this is {type(value).__name__}")
     if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
         value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
+        del value["verdict"]  # it is graded anew
     return {
         field: next((value[name] for name in names if value.get(name) is not None), None)
         for field, names in FIELDS.items()
     }
+
+
+def _verdict(correct: Any, verdict: Any) -> Verdict | None:
+    """A verdict that was made elsewhere, if the line has one."""
+    if verdict is not None:
+        if verdict not in list(Verdict):
+            raise DataError(f"verdict is {verdict!r:.40}: use {', '.join(Verdict)}, or --regrade")
+        return Verdict(verdict)
+    if correct is None:
+        return None
+    if correct not in (True, False):
+        raise DataError(f"correct is {correct!r:.40}, not true or false; or --regrade")
+    return Verdict.CORRECT if correct else Verdict.WRONG
 
 
 def _stop(value: Any, tokens: int | None, cap: int | None) -> Stop | None:

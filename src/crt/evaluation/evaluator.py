@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crt.config import EvaluationConfig, GradingConfig, ModelConfig, Part, sentences
+from crt.config import EvaluationConfig, ModelConfig, Part, sentences
 from crt.data.datasets import Loaded
 from crt.errors import ConfigError, install_command
 from crt.evaluation.backends import (
@@ -34,7 +34,7 @@ from crt.evaluation.store import (
     open_store,
     timestamp,
 )
-from crt.grading.grader import Grader
+from crt.grading.grader import Grader, grader_identity, make_grader
 from crt.io import read_json, write_json
 from crt.run import versions
 from crt.sampling.policy import grade_responses
@@ -121,7 +121,8 @@ def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) 
         "budget": plan.prompt.budget_tokens if plan.budget is None else plan.budget,
         "hash": backend.prompt_hash,
     }
-    manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated)
+    grader = grader_identity(plan.grading)
+    manifest = make_manifest(label, backend.model, sets, prompt, sampling, plan.truncated, grader)
     return manifest | {"asked_max_tokens": asked["max_tokens"], "template": backend.template}
 
 
@@ -144,21 +145,23 @@ def _sample(
             for problem in loaded
         )
         units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
-        complete_units(units, backend, store, tell or (lambda *_: None))
+        with make_grader(plan.grading) as grader:
+            grader.check(problem for loaded in sets for problem in loaded)
+            complete_units(units, backend, grader, store, tell or (lambda *_: None))
     evaluation = store.finish(manifest)
     manifest |= {"finished": timestamp()}
     write_json(store.folder / MANIFEST, manifest)
     return replace(evaluation, manifest=manifest)
 
 
-def complete_units(units: Sequence[Unit], backend: Backend, store: Store, tell: Tell) -> None:
+def complete_units(
+    units: Sequence[Unit], backend: Backend, grader: Grader, store: Store, tell: Tell
+) -> None:
     """Samples, grades and keeps what is not there yet; a part that is there is whole."""
     total = sum(unit.size for unit in units)
     missing = [unit for unit in units if not store.part(unit.name).is_file()]
     tell(total, total - sum(unit.size for unit in missing), 0)
-    settings = GradingConfig()
-    grader = Grader(settings.workers, settings.deadline_seconds, settings.memory_mb)
-    with grader, closing(backend.answers(missing)) as answered:
+    with closing(backend.answers(missing)) as answered:
         for unit, groups in answered:
             rollouts = [
                 replace(rollout, dataset=unit.dataset, index=unit.first + rollout.index)

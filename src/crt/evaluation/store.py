@@ -310,6 +310,7 @@ def make_manifest(
     prompt: Mapping[str, Any],
     sampling: Mapping[str, Any],
     truncated: TruncatedIs,
+    grader: str = GRADER_VERSION,
 ) -> Manifest:
     """Everything that decides the metrics, and what may matter besides."""
     return {
@@ -322,7 +323,7 @@ def make_manifest(
         ],
         "prompt": dict(prompt),
         "sampling": dict(sampling),
-        "grader": GRADER_VERSION,
+        "grader": grader,
         "truncated": truncated,
         "origins": {each.name: each.origin for each in sets},
         "versions": versions(),

@@ -40,6 +40,7 @@ def plan_for(config: RunConfig, model: str) -> Plan:
         prompt=config.prompt,
         seed=config.seed,
         truncated="grade" if config.grading.truncated == "grade" else "wrong",
+        grading=config.grading,
         load={"folder": config.data.folder, "skip_bad": config.data.skip_bad},
     )
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from crt.grading import exact, interval, units
 from crt.grading.parser import CONSTANTS, Node, all_nodes, name, negated, number, variables
 
-Oracle = Callable[[Node, Node], bool]
+Oracle = Callable[[Node, Node], bool | None]
 
 MAX_ITEMS = 60
 # What our grammar leaves to math-verify's; anything else that cannot be parsed is malformed.
@@ -22,17 +22,17 @@ _EQUALS = {"=", "approx", "equiv"}
 _INFINITY = name("infty")
 
 
+def undecided(answer: Node, gold: Node) -> None:
+    """The oracle that knows nothing, where no symbolic work is done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What the task allows: an absolute error, a percentage without its sign; who settles doubt."""
 
     tolerance: float | None = None
     percent: bool = False
-    oracle: Oracle | None = None
-
-    def ask(self, answer: Node, gold: Node) -> bool | None:
-        """The oracle's verdict, or None without an oracle."""
-        return None if self.oracle is None else self.oracle(answer, gold)
+    oracle: Oracle = undecided
 
 
 def same(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -84,15 +84,15 @@ def _is_set(node: Node) -> bool:
 
 
 def _same_items(
-    answer: Node, gold: Node, answer_items: list[Node], gold_items: list[Node], rules: Rules
+    answer: Node, gold: Node, answers: list[Node], golds: list[Node], rules: Rules
 ) -> bool | None:
     """The members of two answers, each of which may be a single one."""
-    answer_items, gold_items = _expand_signs(answer_items), _expand_signs(gold_items)
-    if len(answer_items) == len(gold_items) == 1:
-        return _same_single(answer_items[0], gold_items[0], rules)
+    answers, golds = _expand_signs(answers), _expand_signs(golds)
+    if len(answers) == len(golds) == 1:
+        return _same_single(answers[0], golds[0], rules)
     if "unread" in (answer.kind, gold.kind):
         return _same_unread(answer, gold, rules)
-    return _same_members(answer_items, gold_items, rules, _is_set(answer) or _is_set(gold))
+    return _same_members(answers, golds, rules, _is_set(answer) or _is_set(gold))
 
 
 def _expand_signs(items: list[Node]) -> list[Node]:
@@ -176,7 +176,7 @@ def _same_single(answer: Node, gold: Node, rules: Rules) -> bool | None:
 def _same_unread(answer: Node, gold: Node, rules: Rules) -> bool | None:
     """Symbolic work, unless the answer is simply malformed."""
     malformed = answer.kind == "unread" and not _OTHER_PARSER.search(answer.text)
-    return False if malformed and gold.kind != "unread" else rules.ask(answer, gold)
+    return False if malformed and gold.kind != "unread" else rules.oracle(answer, gold)
 
 
 def _same_bracket(answer: Node, gold: Node, rules: Rules) -> bool | None:
@@ -332,12 +332,12 @@ def _are_proportional(answer: Node, gold: Node, rules: Rules) -> bool | None:
     one, other = (Node("add", (r.parts[0], negated(r.parts[1]))) for r in (answer, gold))
     a, b = exact.quotient_of(one), exact.quotient_of(other)
     if a is None or b is None or not all((q.upper and q.is_polynomial) for q in (a, b)):
-        return rules.ask(one, other)
+        return rules.oracle(one, other)
     upper, gold_upper = a.upper, b.upper
     same_terms = set(upper) == set(gold_upper)
     factors = {upper[term] / gold_upper[term] for term in upper} if same_terms else set[Fraction]()
     if len(factors) != 1:
-        return rules.ask(one, other) if a.opaque or b.opaque else False
+        return rules.oracle(one, other) if a.opaque or b.opaque else False
     return factors.pop() > 0 or answer.text in _EQUALS | {"ne"}
 
 
@@ -373,36 +373,23 @@ def _same_measured(answer: Node, gold: Node, rules: Rules) -> bool | None:
         return answer == gold or (answer.kind == "number" and answer.number == int(gold.text))
     value, unit = _split_unit(answer)
     gold_value, gold_unit = _split_unit(gold)
-    if "%" in (unit, gold_unit):
-        return _same_percent(value, unit, gold_value, gold_unit, rules)
     plain = _same_value(value, gold_value, rules)
-    if "degree" in (unit, gold_unit) and "" in (unit, gold_unit):
-        return _any(plain, _same_value(_in_radians(answer), _in_radians(gold), rules))
+    pure = {"%", "degree"} & {unit, gold_unit}  # these two are numbers: 1/100 and π/180
+    if pure and "" in (unit, gold_unit):
+        converted = _same_value(_as_number(value, unit), _as_number(gold_value, gold_unit), rules)
+        may_be_left_out = "degree" in pure or gold_unit == "%" or rules.percent
+        return _any(converted, plain) if may_be_left_out else converted
     if not unit or not gold_unit:
         return plain
     scale = units.conversion(unit, gold_unit)
-    if scale is None:
+    if scale is None or ("%" in pure and unit != gold_unit):
         return False
     converted = Node("mul", (value, number(scale)))
     return plain if scale == 1 else _same_value(converted, gold_value, rules)
 
 
-def _same_percent(value: Node, unit: str, gold: Node, gold_unit: str, rules: Rules) -> bool | None:
-    if unit == gold_unit:
-        return _same_value(value, gold, rules)
-    if unit and gold_unit:
-        return False
-    if gold_unit == "%":
-        as_fraction = _same_value(value, Node("div", (gold, number(100))), rules)
-        return _any(_same_value(value, gold, rules), as_fraction)
-    as_fraction = _same_value(Node("div", (value, number(100))), gold, rules)
-    return _any(as_fraction, _same_value(value, gold, rules)) if rules.percent else as_fraction
-
-
-def _in_radians(node: Node) -> Node:
-    value, unit = _split_unit(node)
-    degree = Node("div", (name("pi"), number(180)))
-    return Node("mul", (value, degree)) if unit == "degree" else value
+def _as_number(value: Node, unit: str) -> Node:
+    return Node("unit", (value,), unit) if unit in ("%", "degree") else value
 
 
 def _split_unit(node: Node) -> tuple[Node, str]:
@@ -461,16 +448,15 @@ def _same_value(answer: Node, gold: Node, rules: Rules) -> bool | None:
     equal = exact.equal(answer, gold)
     if equal is not None:
         return equal
-    return False if interval.differ(answer, gold) else rules.ask(answer, gold)
+    return False if interval.differ(answer, gold) else rules.oracle(answer, gold)
 
 
 def _is_near(
     answer: Node, gold: Node, tolerance: float = 0.0, relative: float = 0.0
 ) -> bool | None:
     """Within an absolute and a relative error; None when either is not a number."""
-    a, b = interval.constant_bounds(answer), interval.constant_bounds(gold)
+    a, b = interval.middle(answer), interval.middle(gold)
     if a is None or b is None:
         return None
-    rounding = 1e-12 * max(1.0, abs(b.high))  # so that 1.1 is within 0.1 of 1
-    allowed = tolerance + relative * abs(a.low) + rounding
-    return abs((a.low + a.high) / 2 - (b.low + b.high) / 2) <= allowed
+    rounding = 1e-12 * max(1.0, abs(b))  # so that 1.1 is within 0.1 of 1
+    return abs(a - b) <= tolerance + relative * abs(a) + rounding

@@ -1,10 +1,13 @@
-"""Where the answer is: in the last box after the thinking, and nowhere else."""
+"""Where the answer is: after the thinking, in the last box or at another stated place."""
 
 import re
 from typing import NamedTuple
 
 OPEN_THINKING = "<think>"
 CLOSE_THINKING = "</think>"
+
+AFTER = "after:"
+NUMBER = re.compile(r"(?:(?<![\w)\]}])[-−+])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 BLANK = " \t\r\n"  # no form feed: it is what is left of a damaged "\\frac"
 
@@ -31,8 +34,8 @@ class Extraction(NamedTuple):
     reason: str = ""
 
 
-def extract(text: str, thinking_opened: bool = False) -> Extraction:
-    """The content of the last box after the thinking.
+def extract(text: str, thinking_opened: bool = False, place: str = "boxed") -> Extraction:
+    """The answer at a place of the reply; the place "" is the whole reply.
 
     `thinking_opened` says that the prompt already ended inside `<think>`: then a response without
     `</think>` is all thinking and has no answer. A response of a model that does not think (no
@@ -41,7 +44,30 @@ def extract(text: str, thinking_opened: bool = False) -> Extraction:
     _, close, reply = text.rpartition(CLOSE_THINKING)
     if OPEN_THINKING in reply or (thinking_opened and not close):
         return Extraction(None, "thinking is not closed")
-    return last_box(reply)
+    if place == "boxed":
+        return last_box(reply)
+    if place == "last_number":
+        return last_number(reply)
+    if place.startswith(AFTER):
+        return answer_after(reply, place.removeprefix(AFTER))
+    return Extraction(reply) if reply.strip() else Extraction(None, "the reply is empty")
+
+
+def last_number(text: str) -> Extraction:
+    """The last number, with its sign: `3 + 4 = 7` has 7, and `10-3` has 3, not -3."""
+    numbers = list(NUMBER.finditer(text))
+    return Extraction(numbers[-1].group()) if numbers else Extraction(None, "no number")
+
+
+def answer_after(text: str, marker: str) -> Extraction:
+    """What follows the last `marker` on its line, or on the next line with something on it."""
+    at = text.casefold().rfind(marker.casefold())
+    lines = text[at + len(marker) :].split("\n") if at >= 0 else []
+    for line in lines:
+        answer = line.strip(" \t\r*_`").removesuffix(".").strip(" \t\r*_`")
+        if answer:
+            return last_box(answer) if _BOX.match(answer.lstrip("$ ")) else Extraction(answer)
+    return Extraction(None, f"nothing after {marker!r}" if lines else f"no {marker!r}")
 
 
 def last_box(text: str, enumeration: bool = True) -> Extraction:

@@ -1,29 +1,41 @@
-"""Is a response right? What a verifier takes and gives, mathematics and multiple choice.
+"""Which verifier grades a response, and what it is given; the quick ones are run here.
 
-Decided in microseconds where algebra is enough, else left open: True and False are proofs, None
-means that it takes symbolic work, which `grader` has done by its workers.
+A verifier is a built-in name, the name of an entry point `crt.verifiers`, or a function as
+`package.module:function` or `path/file.py:function`. Data may name only what runs no code and asks
+nobody: everything else must be named by the user.
 """
 
+import hashlib
+import importlib.util
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import NamedTuple
 
+from crt.errors import ConfigError, did_you_mean
 from crt.grading import equality
 from crt.grading.equality import Oracle, Rules
-from crt.grading.extract import BLANK, extract
-from crt.grading.latex import normalise
-from crt.grading.parser import Node, parse
+from crt.grading.extract import AFTER, BLANK, NUMBER, extract
+from crt.grading.mathematics import (
+    Comparison,
+    GoldUnread,
+    asks_percent,
+    gold_letter,
+    verify_choice,
+    verify_math,
+)
 from crt.types import Problem, Verdict
 
-MAX_ANSWER = 1000  # characters; no gold of any known set has more than 204
-
-_INTEGER = re.compile(r"-?\d{1,15}")
-_KIND_NAMES = {
-    **{"number": "a number", "base": "a numeral", "list": "a list", "union": "a union"},
-    **{"matrix": "a matrix", "relation": "an equation or inequality", "ratio": "a ratio"},
-    **{"word": "words", "unread": "something unreadable"},
-}
+GROUP = "crt.verifiers"  # of entry points
+PLACES = {"math": "boxed", "choice": "boxed", "exact": "boxed", "number": "last_number"}
+QUICK = tuple(PLACES)  # decided here, but for mathematics that takes symbolic work
+FREE = (*QUICK, "math_verify", "regex")  # data may name these
+BUILT_IN = (*FREE, "code", "judge")
 
 
 class Item(NamedTuple):
@@ -43,200 +55,183 @@ class Grade:
     reason: str
 
 
-class Pair(NamedTuple):
+class Task(NamedTuple):
     """What a verdict depends on: the cache's key, and a worker's request."""
 
-    prediction: str
-    gold: str
-    options: tuple[str, ...]
-    tolerance: float | None
-    percent: bool
+    verifier: str
+    text: str
+    """The extracted answer, or the whole reply where the verifier looks for itself."""
+    problem: Problem
+    percent: bool = False
+    pattern: str = ""
+    """A regular expression that finds the answer in the text: only a worker may run it."""
 
 
-def extract_pair(item: Item) -> Grade | Pair:
-    """What has to be compared, or the grade where nothing has.
-
-    The seam for other verifiers: one that needs no symbolic work returns its grade here.
-    """
+def prepare(item: Item, verifier: str = "math", place: str | None = None) -> Grade | Task:
+    """What has to be judged, or the grade where nothing has."""
     problem = item.problem
-    if not problem.answer.strip():
+    verifier = problem.verifier or verifier
+    if not problem.answer.strip() and verifier in FREE:
         return Grade(Verdict.UNGRADED, None, "the gold answer is empty")
-    prediction, reason = extract(item.text, item.thinking_opened)
-    if prediction is None:
-        return Grade(Verdict.NO_ANSWER, None, reason)
-    percent = bool(problem.question) and asks_percent(problem.question)
-    return Pair(prediction, problem.answer, problem.options, problem.tolerance, percent)
-
-
-class GoldUnread(ValueError):
-    """Neither grammar reads the gold, so no verdict would mean anything; raised by the oracle."""
-
-
-class Comparison(NamedTuple):
-    """`equal` is None when it takes symbolic work."""
-
-    equal: bool | None
-    reason: str
-
-
-def verify_math(
-    prediction: str,
-    gold: str,
-    options: Sequence[str] = (),
-    tolerance: float | None = None,
-    percent: bool = False,
-    oracle: Oracle | None = None,
-) -> Comparison:
-    """Whether a prediction is the gold answer; `oracle` settles what algebra cannot.
-
-    `percent` says that the question asks for a percentage, so that a gold `50` means 50 %.
-    """
-    prediction, gold = prediction.strip(BLANK), gold.strip(BLANK)
-    if prediction == gold:
-        return Comparison(True, "same text")
-    if len(prediction) > max(MAX_ANSWER, 4 * len(gold)):
-        return Comparison(False, "too long")
-    rules = Rules(tolerance, percent, oracle)
-    letter = gold_letter(gold, bool(options))
-    if letter is not None:
-        return Comparison(verify_choice(prediction, letter, options, rules), "choice")
-    if tolerance is None and _INTEGER.fullmatch(prediction) and _INTEGER.fullmatch(gold):
-        return Comparison(int(prediction) == int(gold), "whole numbers")
-    return _compare_trees(prediction, gold, rules)
-
-
-def _compare_trees(prediction: str, gold: str, rules: Rules) -> Comparison:
-    answer, reference = _parse_both(prediction, gold)
-    if "word" in (answer.kind, reference.kind) and _letters(prediction) == _letters(gold) != "":
-        return Comparison(True, "same words")  # `CBAD` is a product of names, `\text{CBAD}` a word
-    equal = equality.same(answer, reference, rules)
-    if equal is None:
-        return Comparison(None, "needs symbolic work")
-    verdict = "same" if equal else "not the same"
-    return Comparison(equal, f"{verdict}: {_describe(answer)} for {_describe(reference)}")
-
-
-def _parse_both(prediction: str, gold: str) -> tuple[Node, Node]:
-    """Both trees; `100,200` is a list after all if the other answer is certainly one."""
-    answer, reference = parse(prediction), parse(gold)
-    if answer.joined and not reference.joined and reference.tree.kind in ("list", "bracket"):
-        answer = parse(prediction, thousands=False)
-    if reference.joined and not answer.joined and answer.tree.kind == "list":
-        reference = parse(gold, thousands=False)
-    return answer.tree, reference.tree
-
-
-def _letters(answer: str) -> str:
-    bare = re.sub(r"\\(?:text|mbox|mathrm|textbf|textit)\s*\{([^{}]*)\}", r"\1", answer)
-    bare = re.sub(r"[\s.$]|\\[ ,;!]", "", bare)
-    return bare.casefold() if bare.isalpha() else ""
-
-
-def _describe(tree: Node) -> str:
-    """What a reader would call this answer."""
-    if tree.kind == "unit":
-        return f"a value in {tree.text}"
-    if tree.kind == "bracket":
-        return "a set" if tree.text == "{}" else "a tuple or interval"
-    return _KIND_NAMES.get(tree.kind, "an expression")
-
-
-_ASKS = re.compile(r"\b(?:what|which|find|express|give|calculate|determine|how)\b", re.IGNORECASE)
-_PERCENTAGE = re.compile(
-    r"\b(?:what|which|find|calculate|determine|how many|as an?)(?: [a-z]+){0,3}?"
-    r" per\s?cent(?:age)?\b"
-    r"|\bin per\s?cent(?:age)?\b(?! points)",
-    re.IGNORECASE,
-)
-
-
-def asks_percent(question: str) -> bool:
-    """Does the sentence that asks, ask for a percentage?"""
-    sentences = re.split(r"(?<=[.?!])\s+", question.strip())
-    asking = [s for s in sentences if s.endswith("?")] or [s for s in sentences if _ASKS.search(s)]
-    return bool(asking) and bool(_PERCENTAGE.search(asking[-1]))
-
-
-# Multiple choice: the letter in all the forms in which models write it
-
-_GOLD_LETTER = re.compile(r"\(?\s*([A-J])\s*\)?")
-_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_LEADING_LETTER = re.compile(
-    r"""(?:(?:the\s+)?(?:correct\s+)?(?:answer|option|choice)\s*(?:is)?\s*:?\s*)?
-    (?:\(\s*(?P<round>[A-Ja-j])\s*\)          # (D)10
-      |(?P<marked>[A-Ja-j])\s*[).:]           # D) 10, D. 10, D: 10
-      |(?P<alone>[A-Ja-j])(?:\s*$|\s+(?=\S))  # D, D 10
-    )\s*(?P<rest>.*)""",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
-_SECOND_LETTER = re.compile(
-    r"\(\s*[A-J]\s*\)"  # (D) (C)
-    r"|^[A-J]\s*(?:$|[).:,])"  # D C, D C)
-    r"|^(?:,|/|&|or\b|and\b)\s*\(?[A-J]\)?(?=$|[\s).:,])"  # D or C
-)
-# What may follow a letter: text or a value, not an operator, as in (D)^2 or D: \le 5.
-_CONTENT = re.compile(r"[\w$({\[|.,&/+-]|\\(?!(?:cup|cap|le|ge|ne|in|pm|mp|approx|circ|to)\b)")
-_OPTION_LABEL = re.compile(r"^\s*\(?[A-J]\s*[).:]\s*")
-
-
-def gold_letter(gold: str, has_options: bool) -> str | None:
-    r"""The letter that is the answer: `D`, `(D)`, `\text{(D)}`; without options only a capital."""
-    text = _TEXT.sub(r"\1", gold).strip().rstrip(".,")
-    match = _GOLD_LETTER.fullmatch(text.upper() if has_options else text)
-    return match.group(1) if match else None
-
-
-def verify_choice(
-    prediction: str, letter: str, options: Sequence[str], rules: Rules
-) -> bool | None:
-    """Whether the prediction chooses the letter, by name or by what the option says.
-
-    A letter followed by what another option says contradicts itself and is wrong. A small letter
-    that is what some option says is no choice but that content.
-    """
-    contents = [_OPTION_LABEL.sub("", option) for option in options]
-    gold = ord(letter) - ord("A")
-    choice = _leading_choice(prediction, len(options))
-    if choice is None or (len(prediction) <= 9 and re.search(r"[a-j]", prediction)):
-        verdicts = [_same_content(prediction, content, rules) for content in contents]
-        if choice is None or any(verdicts):
-            ambiguous = any(verdict for k, verdict in enumerate(verdicts) if k != gold)
-            return False if ambiguous or gold >= len(contents) else verdicts[gold]
-    chosen, rest = choice
-    if chosen != letter:
-        return False
-    others = (content for k, content in enumerate(contents) if k != gold)
-    return not (rest and any(_same_content(rest, other, rules) for other in others))
-
-
-def _leading_choice(prediction: str, options: int) -> tuple[str, str] | None:
-    """The letter that a prediction chooses and the words after it, if it begins with a letter.
-
-    Of a prediction that names a second letter the choice is "". Small letters are choices only when
-    the question has options (otherwise d is a variable), and then only the letters of these: with
-    four options, "I and II only" does not choose I.
-    """
-    text = normalise(prediction)
+    chosen = PLACES.get(verifier, "") if place is None else place
+    pattern = chosen if is_pattern(chosen) else ""
+    text, reason = extract(item.text, item.thinking_opened, "" if pattern else chosen)
     if text is None:
-        return None
-    text = _TEXT.sub(r"\1", text).strip()
-    match = _LEADING_LETTER.fullmatch(re.sub(r"^\{(.*)\}$", r"\1", text).strip())
-    if match is None:
-        return None
-    letter = match.group("round") or match.group("marked") or match.group("alone")
-    rest = match.group("rest").strip()
-    is_choice = ord(letter.upper()) - ord("A") < options if options else letter.isupper()
-    if not is_choice or (rest and not _CONTENT.match(rest)):
-        return None
-    if _SECOND_LETTER.search(rest):
-        return "", rest
-    if match.group("alone") and rest and not options:
-        return None
-    return letter.upper(), rest
+        return Grade(Verdict.NO_ANSWER, None, reason)
+    percent = False
+    if verifier in QUICK:  # equal answers to different questions share a verdict
+        percent = verifier == "math" and bool(problem.question) and asks_percent(problem.question)
+        problem = Problem(
+            *("", "", problem.answer, "", problem.options, problem.tolerance, problem.accepted)
+        )
+    return Task(verifier, text, problem, percent, pattern)
 
 
-def _same_content(prediction: str, content: str, rules: Rules) -> bool | None:
+def is_pattern(place: str) -> bool:
+    """A place that is neither a name nor `after:…` is a regular expression."""
+    return place not in ("", "boxed", "last_number") and not place.startswith(AFTER)
+
+
+def verify(task: Task, oracle: Oracle = equality.undecided) -> Comparison:
+    """Whether the answer is one of those that are accepted; None if that takes a worker."""
+    if task.verifier not in QUICK or task.pattern:
+        return Comparison(None, "takes a worker")
+    verdicts: list[Comparison] = []
+    for gold in (task.problem.answer, *task.problem.accepted):
+        verdicts.append(_QUICK[task.verifier](task, gold, oracle))
+        if verdicts[-1].equal:
+            break
+    undecided = next((verdict for verdict in verdicts if verdict.equal is None), verdicts[-1])
+    return verdicts[-1] if verdicts[-1].equal else undecided
+
+
+def _verify_math(task: Task, gold: str, oracle: Oracle) -> Comparison:
+    problem = task.problem
+    return verify_math(task.text, gold, problem.options, problem.tolerance, task.percent, oracle)
+
+
+def _verify_choice(task: Task, gold: str, oracle: Oracle) -> Comparison:
+    letter = gold_letter(gold.strip(BLANK), has_options=True)
+    if letter is None:
+        raise GoldUnread(f"{gold!r:.40} is not the letter of an option")
+    rules = Rules(task.problem.tolerance, oracle=oracle)
+    chosen = verify_choice(task.text.strip(BLANK), letter, task.problem.options, rules)
+    return Comparison(chosen, "choice")
+
+
+def _verify_number(task: Task, gold: str, _: Oracle) -> Comparison:
+    """Numbers alone, thousands separators aside; a unit, a dollar or a per cent sign is ignored."""
+    wanted, given = _number(gold), _number(task.text)
+    if wanted is None:
+        raise GoldUnread(f"{gold!r:.40} is not a number")
+    if given is None:
+        return Comparison(False, "no number")
+    tolerance = Fraction(str(task.problem.tolerance or 0))
+    return Comparison(abs(given - wanted) <= tolerance, "numbers")
+
+
+def _number(text: str) -> Fraction | None:
+    numbers = [match.group() for match in NUMBER.finditer(text)]
+    if len(numbers) != 1 or len(numbers[0]) > 400 or re.search(r"[eE][+-]?\d{4}", numbers[0]):
+        return None
+    return Fraction(numbers[0].replace(",", "").replace("−", "-"))
+
+
+def _verify_exact(task: Task, gold: str, _: Oracle) -> Comparison:
+    return Comparison(plain_text(task.text) == plain_text(gold), "text")
+
+
+def plain_text(text: str) -> str:
+    r"""For comparing words: without case, `\text{}`, outer quotes, and spacing."""
+    text = re.sub(r"\\(?:text|textbf|mathrm)\s*\{([^{}]*)\}", r"\1", text)
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(text.split()).strip(" \"'“”‘’`*$.,;:!")
+
+
+_QUICK: dict[str, Callable[[Task, str, Oracle], Comparison]] = {
+    "math": _verify_math,
+    "choice": _verify_choice,
+    "number": _verify_number,
+    "exact": _verify_exact,
+}
+
+
+# ---- Names
+
+
+def check_verifier(name: str, allowed: Collection[str] | None = None, where: str = "") -> None:
+    """Raises ConfigError for what is no verifier, or what data may not name by itself."""
+    where = where or "grading.verifier"
+    if allowed is not None and name not in (*FREE, *allowed):
+        raise ConfigError(
+            f"{where} asks for the verifier {name!r}. Data may not choose by itself what runs code "
+            f'or asks a server: allow it with grading.allow = ["{name}"] or --allow {name}'
+        )
+    if ":" in name:
+        source_of(name, where)
+    elif name not in (*BUILT_IN, *registered()):
+        hint = did_you_mean(name, (*BUILT_IN, *registered()))
+        raise ConfigError(
+            f"{where}: {name!r} is no verifier. {hint} Your own function is "
+            "`package.module:function` or `path/file.py:function`."
+        )
+
+
+def check_place(place: str | None) -> None:
+    """Raises ConfigError for a place that cannot be searched."""
+    if place is None or not is_pattern(place):
+        if place == AFTER:
+            raise ConfigError(f"grading.answer = {place!r} names nothing: such as after:Answer:")
+        return
+    names = ("boxed", "last_number", "after:Answer:")
     try:
-        return _compare_trees(prediction, content, rules).equal
-    except GoldUnread:
-        return False  # an option that is a table or a sentence is compared as text
+        groups = re.compile(place).groups
+    except re.error as error:
+        reason = f"is not a regular expression: {error}."
+        raise ConfigError(f"grading.answer = {place!r} {reason}") from None
+    if not groups:
+        raise ConfigError(
+            f"grading.answer = {place!r} is no place. {did_you_mean(place, names)} A regular "
+            "expression needs a group around the answer."
+        )
+
+
+@cache
+def registered() -> dict[str, str]:
+    """Verifiers of installed packages: name → `package.module:function`."""
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def function_of(name: str) -> str:
+    """Where the function is that a name stands for; "" for a built-in verifier."""
+    return "" if name in BUILT_IN else registered().get(name, name)
+
+
+def source_of(name: str, where: str = "grading.verifier") -> Path:
+    """The file of a function, found without running any of it."""
+    module, _, function = function_of(name).rpartition(":")
+    if not function.isidentifier():
+        raise ConfigError(f"{where} = {name!r} names no function: write {module or 'file.py'}:name")
+    if module.endswith(".py"):
+        path = Path(module)
+    else:
+        first, *rest = module.split(".")
+        spec = importlib.util.find_spec(first) if first.isidentifier() else None
+        folders = list(spec.submodule_search_locations or []) if spec else []
+        inside = Path(folders[0], *rest) if folders else None
+        origin = Path(spec.origin) if spec and spec.origin else None
+        path = inside.with_suffix(".py") if inside and rest else origin or Path(module)
+        if inside and not path.is_file():
+            path = inside / "__init__.py"
+    if not path.is_file():
+        what = "the file" if module.endswith(".py") else "the module"
+        raise ConfigError(f"{where} = {name!r}: {what} {module} cannot be found")
+    return path
+
+
+def identity(name: str) -> str:
+    """A verifier's name, with the checksum of its file if it is a function."""
+    if not function_of(name):
+        return name
+    checksum = hashlib.sha256(source_of(name).read_bytes()).hexdigest()[:12]
+    return f"{name.rpartition('/')[2]}@{checksum}"

@@ -87,6 +87,7 @@ def evaluated_series(
         run.config.evaluation.model_copy(update={"data": names}),
         prompt=run.config.prompt,
         truncated="grade" if run.config.grading.truncated == "grade" else "wrong",
+        grading=run.config.grading,
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, tell=tell, note=note)[0]

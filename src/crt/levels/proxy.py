@@ -28,7 +28,7 @@ from starlette.types import Message as AsgiMessage
 
 from crt.config import GradingConfig
 from crt.errors import ConfigError
-from crt.grading.grader import Grader
+from crt.grading.grader import Grader, make_grader
 from crt.levels.family import Family, Level, family_file, read_family
 from crt.levels.requests import (
     ApiError,
@@ -197,8 +197,7 @@ class Service:
 
 def make_app(service: Service) -> FastAPI:
     """The application; it closes its engine when it ends."""
-    settings = GradingConfig()
-    grader = Grader(1, settings.deadline_seconds, settings.memory_mb)
+    grader = make_grader(GradingConfig(), workers=1)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

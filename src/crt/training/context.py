@@ -13,7 +13,7 @@ from crt.algorithm.batch import Batch
 from crt.config import RunConfig
 from crt.data.datasets import digest, load_mixture
 from crt.data.prompts import Template, prepare
-from crt.grading.grader import GRADER_VERSION, Grader
+from crt.grading.grader import grader_identity, make_grader
 from crt.sampling.base import InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import Dtype, LoadedModel, load_model
 from crt.sampling.policy import Policy
@@ -64,8 +64,7 @@ class RunContext:
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
         self.reference_sampling = reference_sampling(config)
         self.validation_sampling = validation_sampling(config)
-        grading = config.grading
-        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        self.grader = make_grader(config.grading)
         self.grader.self_test()
         self.ranks = Ranks.found()
         self.frozen_samplers: list[FrozenSampler] = []
@@ -113,9 +112,11 @@ class RunContext:
         data, validation = self.config.data, self.config.validation
         options: dict[str, Any] = {"folder": data.folder, "skip_bad": data.skip_bad}
         train = load_mixture(data.train, columns=data.columns, **options).problems
+        self.grader.check(train)
         if not validation.data:
             return held_out(train, validation.problems, self.config.seed)
         others = load_mixture(validation.data, split="test", **options).problems
+        self.grader.check(others)
         return list(train), list(others[: validation.problems])
 
     def policy(
@@ -176,7 +177,7 @@ class RunContext:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "rollouts": self.config.reference.rollouts,
-            "grader": GRADER_VERSION,
+            "grader": grader_identity(self.config.grading),
         } | ({"engine": "vllm"} if vllm else {})
 
     def measured(self, policy: Policy, num_samples: int, step: int, draw: int = 1) -> list[Rollout]:

@@ -6,11 +6,11 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from crt.algorithm.batch import Batch, TruncatedAs, batch_of
+from crt.data.datasets import content_hash
 from crt.errors import DataError
 from crt.training.ranks import Ranks
 from crt.types import Problem, Rollout, Verdict
@@ -156,7 +156,7 @@ class Reference:
 
 def content_of(problem: Problem) -> str:
     """A problem's identity in a cache: with another question or answer it is another problem."""
-    return hashlib.sha256(json.dumps(asdict(problem), sort_keys=True).encode()).hexdigest()
+    return content_hash([problem])
 
 
 def _packed(rollouts: Sequence[Rollout]) -> bytes:

@@ -7,7 +7,7 @@ from llamas import VOCABULARY, Shape, llama
 from made_up_answers import records
 from torch.utils.flop_counter import FlopCounterMode
 
-from crt.grading.grader import Grader, Pair, extract_pair
+from crt.grading.grader import Grader, Task, prepare
 from crt.sampling.hf import sample
 from crt.types import Verdict
 
@@ -71,9 +71,9 @@ def test_generate_computes_what_ours_does_not():
 
 def test_few_rollout_like_answers_need_a_worker():
     data = rollouts({"made up": records(300)}, count=1600, group=16)
-    pairs = [extract_pair(item) for item, _ in data]
+    tasks = [prepare(item) for item, _ in data]
     with Grader(workers=1) as grader:
-        undecided = {p for p in pairs if isinstance(p, Pair) and grader.grade_fast(p) is None}
+        undecided = {t for t in tasks if isinstance(t, Task) and grader.grade_fast(t) is None}
         grades = grader.grade_many([item for item, _ in data])
     assert len(undecided) < 0.05 * len(data)
     right = [grade.verdict is Verdict.CORRECT for grade in grades]

@@ -196,3 +196,26 @@ def test_a_grader_that_is_not_alive_stops_everything(
     assert main(["grade", jsonl(tmp_path / "in.jsonl", WRONG)]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and "The grader is not alive" in printed.err
+
+
+def test_another_verifier_and_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = jsonl(tmp_path / "in.jsonl", {"response": "3 + 4 = 7", "answer": "7"})
+    for words in (["--verifier", "number"], ["--answer", "last_number"]):
+        assert main(["grade", source, *words]) == 0
+        assert rows(capsys.readouterr().out)[0]["verdict"] == "correct"
+    assert main(["grade", source, "--verifier", "numbr"]) == 2
+    assert "Did you mean `number`" in capsys.readouterr().err
+
+
+def test_a_line_chooses_its_verifier_but_not_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"response": r"\boxed{the bard}", "answer": ["Shakespeare", "The Bard"]}
+    assert main(["grade", jsonl(tmp_path / "a.jsonl", {**line, "verifier": "exact"})]) == 0
+    assert rows(capsys.readouterr().out)[0]["verdict"] == "correct"
+    program = {"response": "```\ndef f(): return 1\n```", "test_list": ["assert f() == 1"]}
+    source = jsonl(tmp_path / "b.jsonl", {**program, "id": "p"})
+    assert main(["grade", source]) == 2
+    assert "allow it with grading.allow" in capsys.readouterr().err
+    assert main(["grade", source, "--allow", "code"]) == 0
+    assert rows(capsys.readouterr().out)[0]["verdict"] == "correct"

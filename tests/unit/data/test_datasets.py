@@ -142,7 +142,7 @@ def test_the_same_row_twice_without_ids_is_two_problems(tmp_path):
         ('{"answer": "1"}', "no question"),
         ('{"question": "Q?"}', "no answer"),
         ('{"question": "Q?", "answer": ""}', "empty answer"),
-        ('{"question": "Q?", "answer": [1]}', "list, not text"),
+        ('{"question": "Q?", "answer": [[1]]}', "list, not text"),
         ('{"question": "Q?", "answer": "1", "id": "q0"}', "the id 'q0' was used before"),
         ('{"question": "Q?", "answer": "1", "id": [0]}', "neither text nor a whole number"),
         ('{"question": "Q?"', "not JSON"),

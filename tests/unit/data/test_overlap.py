@@ -4,7 +4,6 @@ from crt.data.overlap import (
     disagree,
     duplicates,
     fingerprint,
-    near_duplicates,
     near_overlap,
     overlap,
 )
@@ -63,7 +62,8 @@ def test_another_closing_question_is_nearly_the_same():
     first = problem("1", SHELVES + " How many are left?")
     second = problem("2", SHELVES + " How many did she have at first?")
     assert near_overlap([first], [second]) == [(first, second)]
-    assert near_duplicates([first, second]) == [(first, second)]
+    both = [first, second]
+    assert near_overlap(both, both) == [(first, second)]
 
 
 def test_the_very_same_and_the_quite_different_are_not_nearly_the_same():
@@ -72,7 +72,7 @@ def test_the_very_same_and_the_quite_different_are_not_nearly_the_same():
         "2", "A train leaves at noon and goes ninety miles in two hours; how fast is it?"
     )
     assert near_overlap([first], [problem("3", SHELVES.upper()), other]) == []
-    assert near_duplicates([first, other]) == []
+    assert near_overlap([first, other], [first, other]) == []
 
 
 def test_a_shared_drawing_does_not_make_problems_alike():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from crt.config import GradingConfig
 from crt.errors import DataError
 from crt.evaluation import load, score
 
@@ -153,3 +154,45 @@ def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
         score(path, both)
     path = file([{"question": "What is 1 + 1?", "response": "\\boxed{2}", "data": "other"}])
     assert list(score(path, both).counts) == ["other"]
+
+
+# ---- Verdicts made elsewhere, and other verifiers
+
+
+def test_verdicts_of_the_file_are_taken(file):
+    # by our own grading p is right, q wrong; the file says otherwise
+    rows = [
+        {"problem_id": "p", "response": "\\boxed{2}", "correct": False},
+        {"problem_id": "q", "response": "\\boxed{5}", "verdict": "correct"},
+    ]
+    found, notes = scored(file(rows))
+    verdicts = [rollout.verdict for rollout in found.rollouts()]
+    assert verdicts == ["wrong", "correct"]
+    assert any("2 of 2 verdicts are those of the file" in note for note in notes)
+    assert found.manifest["grader"] == "verdicts of the file"
+    again, notes = scored(file(rows), regrade=True)
+    assert [rollout.verdict for rollout in again.rollouts()] == ["correct", "wrong"]
+    assert not any("verdicts" in note for note in notes)
+
+
+def test_lines_without_a_verdict_are_graded(file):
+    rows = [
+        {"problem_id": "p", "response": ["\\boxed{2}", "\\boxed{2}"], "correct": [False, None]},
+        {"problem_id": "q", "response": "\\boxed{4}"},
+    ]
+    found, notes = scored(file(rows))
+    assert [rollout.verdict for rollout in found.rollouts()] == ["wrong", "correct", "correct"]
+    assert any("1 of 3 verdicts" in note for note in notes)
+
+
+@pytest.mark.parametrize("field", [{"verdict": "good"}, {"correct": "yes"}, {"correct": 0.5}])
+def test_a_verdict_that_is_none_is_refused(file, field):
+    with pytest.raises(DataError, match="--regrade"):
+        scored(file([{"problem_id": "p", "response": "2", **field}]))
+
+
+def test_another_verifier_is_in_the_manifest(file):
+    rows = [{"problem_id": "p", "response": "so 2"}, {"problem_id": "q", "response": "so 5"}]
+    found, _ = scored(file(rows), grading=GradingConfig(verifier="number"))
+    assert [rollout.verdict for rollout in found.rollouts()] == ["correct", "wrong"]
+    assert "verifier=number" in found.manifest["grader"]

@@ -17,9 +17,9 @@ from crt.grading.grader import (
     Grade,
     Grader,
     Item,
-    Pair,
-    extract_pair,
+    Task,
     grade,
+    prepare,
 )
 from crt.types import Problem, Verdict
 
@@ -108,12 +108,12 @@ def test_many_keep_their_order_and_report_each_once(grader: Grader) -> None:
 def test_equal_pairs_are_settled_once(grader: Grader) -> None:
     done: list[int] = []
     items = [item(rf"so {k}: \boxed{{\tan x \cot x}}", "1") for k in range(5)]
-    pair = extract_pair(items[0])
-    assert isinstance(pair, Pair)
-    assert grader.grade_fast(pair) is None  # it takes a worker
+    task = prepare(items[0])
+    assert isinstance(task, Task)
+    assert grader.grade_fast(task) is None  # it takes a worker
     grader.grade_many(items, done.append)
     assert done == [5]  # one request for all five
-    settled = grader.grade_fast(pair)  # and none for the next
+    settled = grader.grade_fast(task)  # and none for the next
     assert settled is not None and settled.verdict is Verdict.CORRECT
 
 
@@ -121,7 +121,7 @@ def test_the_cache_is_bounded_and_keeps_what_was_used_last() -> None:
     with Grader(workers=1, cache_size=2) as small:
         for gold in ("1", "2", "1", "3"):
             small.grade(r"\boxed{1}", gold)
-        assert [pair.gold for pair in small._cache] == ["1", "3"]
+        assert [task.problem.answer for task in small._cache] == ["1", "3"]
 
 
 def test_from_threads(grader: Grader) -> None:

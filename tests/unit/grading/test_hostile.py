@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from crt.grading.grader import Grader, Item, Worker
+from crt.grading.grader import Grader, Item
+from crt.grading.workers import Worker
 from crt.types import Problem, Verdict
 
 # Both are too large to compute and to tell apart by their size, so a worker has to try.
@@ -80,7 +81,8 @@ def test_a_worker_that_died_idle_costs_nothing(grader: Grader) -> None:
 
 def test_a_worker_ends_itself_when_its_parent_is_gone() -> None:
     worker = Worker(deadline_seconds=1.0, memory_mb=600)
-    worker.run({"prediction": "1", "gold": "2", "options": [], "tolerance": None, "percent": False})
+    problem = {"id": "", "question": "", "answer": "2"}
+    worker.run({"verifier": "math", "text": "1", "problem": problem})
     process = worker.process
     assert process is not None
     worker.connection.close()  # what a worker sees when its parent has died

@@ -70,8 +70,9 @@ def write_prompts(
 def read_info(extra_info: Any) -> dict[str, Any]:
     """What `write_prompts` wrote of a row: the problem, its prompt's ids, the cap, the budget."""
     info = json.loads(extra_info["crt"])
-    problem = info["problem"]
-    return info | {"problem": Problem(**problem | {"options": tuple(problem["options"])})}
+    values = info["problem"]
+    tuples = {name: tuple(values[name]) for name in ("options", "accepted")}
+    return info | {"problem": Problem(**values | tuples)}
 
 
 def write_reference(path: Path, batch: Batch | None) -> None:

@@ -32,7 +32,7 @@ from verl.workers.utils.padding import response_to_nested
 from crt.algorithm.objectives import state_of, with_state
 from crt.algorithm.step import Step, logged_metrics, weight_by_length
 from crt.config import read_dataclass
-from crt.grading.grader import Grader
+from crt.grading.grader import make_grader
 from crt.io import read_json, write_json
 from crt.run import Run
 from crt.sampling.models import load_tokenizer
@@ -272,8 +272,7 @@ class Correctness(RewardManagerBase):
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **_: Any) -> None:
         super().__init__(config, tokenizer, compute_score)
-        grading = Run.open(Path(config.crt.run)).config.grading
-        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        self.grader = make_grader(Run.open(Path(config.crt.run)).config.grading)
         model = config.actor_rollout_ref.model
         self.own_tokenizer = load_tokenizer(Path(model.path), model.trust_remote_code)
         self.eos_token_ids = frozenset(config.crt.eos_token_ids)

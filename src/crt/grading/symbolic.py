@@ -1,18 +1,11 @@
-"""The worker process: settles with sympy what algebra leaves open.
+"""Settles with sympy what algebra leaves open; loaded by workers alone.
 
-The parent starts `python -m crt.grading.sympy_worker FD SECONDS MB` and sends one JSON request per
-message over the connection FD. What our grammar cannot read goes through math-verify's parser. Two
-expressions are the same if their difference vanishes to 180 digits at every point that is tried:
-math-verify's own comparison rounds to six digits (1/2004! would be 1/2006!).
+What our grammar cannot read goes through math-verify's parser. Two expressions are the same if
+their difference vanishes to 180 digits at every point that is tried: math-verify's own comparison
+rounds to six digits (1/2004! would be 1/2006!).
 """
 
-import contextlib
-import json
-import resource
-import signal
-import sys
 from fractions import Fraction
-from multiprocessing.connection import Connection
 from typing import Any
 
 import sympy
@@ -21,8 +14,8 @@ from sympy.core.function import AppliedUndef
 
 from crt.grading.interval import WHOLE_ONLY
 from crt.grading.latex import words
+from crt.grading.mathematics import GoldUnread
 from crt.grading.parser import Node, NotAValue, all_nodes, combine, kinds
-from crt.grading.verifiers import GoldUnread, verify_math
 
 DIGITS = 200
 ZERO_BELOW = 10.0**-180
@@ -37,36 +30,6 @@ _FUNCTIONS = {
     **{"arcsin": sympy.asin, "arccos": sympy.acos, "arctan": sympy.atan, "abs": sympy.Abs},
     **{"max": sympy.Max, "min": sympy.Min, "binom": sympy.binomial},
 }
-
-
-def serve(connection: Connection, deadline_seconds: float, memory_mb: int) -> None:
-    """Answers requests until the parent is gone; the process ends itself if it is left alone."""
-    parse_latex("1")  # loads a grammar, which takes seconds: before the first deadline
-    with contextlib.suppress(ValueError, OSError):  # not every system can limit
-        resource.setrlimit(resource.RLIMIT_AS, (memory_mb * 2**20, memory_mb * 2**20))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    connection.send_bytes(b'{"ready": true}')
-    with contextlib.suppress(EOFError):
-        while True:
-            request = json.loads(connection.recv_bytes())
-            signal.alarm(int(deadline_seconds) + 5)
-            connection.send_bytes(json.dumps(reply_to(request)).encode())
-            signal.alarm(0)
-
-
-def reply_to(request: dict[str, Any]) -> dict[str, Any]:
-    """The reply to one request: a reason, and `equal` where there is a verdict."""
-    try:
-        comparison = verify_math(**request, oracle=same_value)
-    except GoldUnread as error:
-        return {"reason": f"the gold cannot be read: {error}"}
-    except MemoryError:
-        return {"reason": "out of memory"}
-    except RecursionError:
-        return {"reason": "nested too deeply"}
-    except Exception as error:  # sympy raises nearly anything on odd input: unknown, not wrong
-        return {"reason": f"{type(error).__name__} in symbolic work"}
-    return {"equal": bool(comparison.equal), "reason": f"{comparison.reason} (symbolic)"}
 
 
 def same_value(answer: Node, gold: Node) -> bool:
@@ -179,7 +142,3 @@ def same_number(answer: Any, gold: Any) -> bool | None:
         return False
     difference = abs(sympy.N(answer - gold, 15, maxn=DIGITS))
     return bool(difference <= ZERO_BELOW * scale)
-
-
-if __name__ == "__main__":
-    serve(Connection(int(sys.argv[1])), float(sys.argv[2]), int(sys.argv[3]))
