@@ -107,7 +107,7 @@ def before_method(name: str) -> Callable[[int], None]:
         original = getattr(recorder.Recorder, name)
 
         def method(self: Any, args: Any, state: Any, *rest: Any, **named: Any) -> Any:
-            if self.first + state.global_step == step:
+            if self.stage.first + state.global_step == step:
                 kill()
             return original(self, args, state, *rest, **named)
 
@@ -122,10 +122,10 @@ def terminated(step: int) -> None:
 
     original = recorder.Recorder.on_graded
 
-    def on_graded(self: Any, trainer: Any, graded: Any) -> None:
-        if self.first + trainer.state.global_step + 1 == step:
+    def on_graded(self: Any, graded: Any) -> None:
+        if self.stage.first + self.trainer.state.global_step + 1 == step:
             os.kill(os.getpid(), 15)
-        original(self, trainer, graded)
+        original(self, graded)
 
     recorder.Recorder.on_graded = on_graded  # type: ignore[method-assign]
 
@@ -139,7 +139,7 @@ def after_update(change: Callable[[torch.Tensor], None]) -> Callable[[int], None
         original = recorder.Recorder.on_step_end
 
         def on_step_end(self: Any, args: Any, state: Any, control: Any, **named: Any) -> None:
-            if self.first + state.global_step == step:
+            if self.stage.first + state.global_step == step:
                 change(named["model"].lm_head.weight.data)
             original(self, args, state, control, **named)
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def finish(run: "Run") -> int:
     """Trains what is left of a run, and says what came of it."""
     from crt.training.launch import recommendation, train_run
-    from crt.training.ranks import Ranks
+    from crt.processes import Ranks
 
     before = run.progress.get("finished")
     if not train_run(run):

@@ -1,6 +1,6 @@
 """The one place that samples, decodes and grades: problems in, graded rollouts out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,17 @@ class Policy:
         self.sampler, self.template, self.grader = sampler, template, grader
         self.eos_token_ids = frozenset(eos_token_ids)
 
-    def rollouts(self, problems: Sequence[Problem], num_samples: int, *seeds: int) -> list[Rollout]:
+    def rollouts(
+        self,
+        problems: Sequence[Problem],
+        num_samples: int,
+        *seeds: int,
+        tell: Callable[[int], None] = lambda answered: None,
+    ) -> list[Rollout]:
         """`num_samples` graded responses per problem, in order; the seeds decide what is drawn.
 
-        What is drawn for a problem does not depend on the problems asked with it.
+        What is drawn for a problem does not depend on the problems asked with it. `tell` is called
+        with the number of problems that are answered, at first with 0.
         """
         prompts = [render(problem, self.template) for problem in problems]
         longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
@@ -46,6 +53,7 @@ class Policy:
         seed = mix_seeds(*seeds)
         rollouts: list[Rollout] = []
         for first in range(0, len(problems), size):
+            tell(first)
             part = slice(first, first + size)
             groups = respond(
                 prompts[part],

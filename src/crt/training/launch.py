@@ -9,14 +9,13 @@ from typing import NamedTuple
 from crt.algorithm.batch import Batch
 from crt.config import RunConfig
 from crt.errors import ConfigError, EngineError
-from crt.processes import has_gpu, physical_cores
+from crt.processes import Ranks, has_gpu, physical_cores
 from crt.run import Run
 from crt.sampling.models import base_of, model_folder
 from crt.training import preflight
 from crt.training.checkpoints import disk_told, mend
 from crt.training.context import IN_PROCESS, Backend, RunContext
-from crt.training.progress import View
-from crt.training.ranks import Ranks
+from crt.training.progress import Progress
 from crt.training.stage import Interrupted, first_stage, generated, order_of, stage_of
 from crt.training.train import Fit, train
 
@@ -88,8 +87,8 @@ def start_run(config: RunConfig, path: Path) -> Run:
     ranks = Ranks.found()
     if ranks.writes:
         Run.refuse_existing(path)
-    with removed_if_empty(path.parent):
-        reference = check_run(config, path.parent)
+    with removed_if_empty(path.parent), contextlib.closing(Progress(ranks.writes)) as progress:
+        reference = check_run(config, path.parent, progress)
     if ranks.writes:
         print(describe_reference(reference))
         for note in preflight.warnings(reference, config):
@@ -99,15 +98,17 @@ def start_run(config: RunConfig, path: Path) -> Run:
     return Run.open(path)
 
 
-def check_run(config: RunConfig, folder: Path) -> Batch:
+def check_run(config: RunConfig, folder: Path, progress: Progress) -> Batch:
     """Refuses what cannot work; the reference on the validation problems."""
     engine = engine_of(config)
-    context = RunContext(config, folder / REFERENCES, engine.backend)
+    context = RunContext(config, folder / REFERENCES, engine.backend, progress)
     try:
         engine.check(config, context.ranks.count)
         preflight.before_sampling(context, folder)
         reference = context.reference(context.base)
-        batch = preflight.check_reference(context.on_validation(reference), config)
+        probed = context.validation_reference(reference)
+        names = [problem.id for problem in context.problems[1]]
+        batch = preflight.check_reference(probed(names), config, probed.verdicts(names))
         if config.engine == "verl":  # all that the first stage asks, while its servers are up
             order = order_of(context, first_stage(config))
             reference.sample_ahead([problem for step in order for problem in step])
@@ -150,15 +151,15 @@ def train_run(run: Run) -> bool:
             return True
         if run.progress.get("stopped") and ranks.writes:
             run.set_progress(stopped=None)
-        engine = engine_of(run.config)
-        context = RunContext(run.config, run.path.parent / REFERENCES, engine.backend)
+        engine, progress = engine_of(run.config), Progress(ranks.writes)
+        cache = run.path.parent / REFERENCES
+        context = RunContext(run.config, cache, engine.backend, progress)
         schedule, done = run.config.schedule, run.steps
         spent = generated(done) if schedule.tokens else 0
-        view = View(schedule.steps, len(done), ranks.writes, schedule.tokens, spent)
-        context.say = view.say
+        progress.begin(schedule.steps, len(done), schedule.tokens, spent)
         try:
             with disk_told(run.path):
-                train(run, context, engine.fit, view)
+                train(run, context, engine.fit, progress)
         except EngineError as error:  # an alarm: what came of the run, for whoever asks later
             if ranks.writes:
                 run.set_progress(stopped=str(error))
@@ -166,7 +167,7 @@ def train_run(run: Run) -> bool:
         except Interrupted:
             return False
         finally:
-            view.close()
+            progress.close()
             context.close()
     return True
 

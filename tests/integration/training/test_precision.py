@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training.context import RunContext
+from crt.training.trl.fit import load_to_train
 from tests.support.trained import train
 
 SMALL = ("--set", "model.dtype=bfloat16", "--set", "optim.learning_rate=1e-6",
@@ -40,7 +41,7 @@ def test_a_checkpoint_is_used_in_the_models_dtype(tiny, in_bfloat16, tmp_path):
     folder = Run.open(in_bfloat16).checkpoint(6)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
     context = RunContext(Run.open(in_bfloat16).config, tmp_path)
-    policy, _ = context.load_to_train(str(folder))
+    policy, _ = load_to_train(context, str(folder))
     context.close()
     assert context.load(str(folder)).model.dtype == torch.bfloat16
     assert context.base.model.dtype == torch.bfloat16  # the frozen reference

@@ -60,6 +60,24 @@ def reward_of(verdict: Verdict) -> float | None:
     return None if verdict is Verdict.UNGRADED else float(verdict is Verdict.CORRECT)
 
 
+class PromptIds:
+    """Token ids of prompts by their messages: TRL would render them by its own settings."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        self.token_ids = {
+            _key(prompt.messages or prompt.text): list(prompt.token_ids) for prompt in prompts
+        }
+
+    def __call__(self, messages: Sequence[Any]) -> list[list[int]]:
+        """Of each prompt, as TRL gives them to `rollout_func`."""
+        return [self.token_ids[_key(message)] for message in messages]
+
+
+def _key(messages: Any) -> str:
+    """Messages, or a plain text, as something to look up."""
+    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])
+
+
 class FastRollouts:
     """Samples by the policy's weights; what is drawn depends on seed, step and prompt alone.
 
@@ -76,13 +94,13 @@ class FastRollouts:
         model: "SamplingModel | None" = None,
         frozen: PreTrainedModel | None = None,
     ) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+        self.prompt_ids = PromptIds(prompts)
         self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
         self.model, self.frozen = model, frozen
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
-        prompts = [self.token_ids[_key(message)] for message in messages]
+        prompts = self.prompt_ids(messages)
         samples = sample_in_process(
             self._model(trainer),
             prompts,
@@ -106,15 +124,15 @@ class FastRollouts:
 
 
 class VllmRollouts:
-    """vLLM as TRL runs it, after our own prompts: TRL would render them by its own settings."""
+    """vLLM as TRL runs it, after our own prompts."""
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+        self.prompt_ids = PromptIds(prompts)
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL has given vLLM the policy's weights before it asks."""
         engine: Any = trainer.vllm_generation
-        prompts = [self.token_ids[_key(message)] for message in messages]
+        prompts = self.prompt_ids(messages)
         _, completion_ids, logprobs, _ = engine.generate(
             prompts=prompts, images=None, num_generations=trainer.num_generations
         )
@@ -123,11 +141,6 @@ class VllmRollouts:
             "completion_ids": completion_ids,
             "logprobs": [[candidates[0] for candidates in tokens] for tokens in logprobs],
         }
-
-
-def _key(messages: Any) -> str:
-    """Messages, or a plain text, as something to look up."""
-    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])
 
 
 class SamplingModel:

@@ -13,8 +13,8 @@ from crt.errors import EngineError
 from crt.io import write_json
 from crt.run import Run
 from crt.sampling.models import WORDS
-from crt.training.alarms import alarm
-from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
+from crt.training.alarms import alarm, last_good, limit_ungraded
+from crt.training.checkpoints import finite, keep_checkpoint
 from crt.training.stage import Stage
 from crt.training.validation import against, figures, guard_of
 from crt.training.verl.advantages import BatchAdvantages, reference_batch
