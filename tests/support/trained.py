@@ -86,6 +86,7 @@ def carry_out(words: list[str], moment: str, step: int, said: str) -> None:
         sys.stdout.flush() if number == 1 else sys.stderr.flush()
         os.dup2(os.open(f"{said}/{name}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
     torch.set_num_threads(1)
+    os.environ["CRT_PROCESSES"] = "1"  # a moment is arranged in this process alone
     MOMENTS[moment](step)
     from crt.cli import main
 

@@ -59,8 +59,12 @@ class InProcess:
 
     def batch_size(self, longest_prompt: int) -> int:
         """As many as there is memory for."""
-        positions = longest_prompt + self.sampling.max_tokens
-        return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))
+        return rows_that_fit(cache_bytes(self.model), longest_prompt + self.sampling.max_tokens)
+
+
+def rows_that_fit(bytes_per_token: int, positions: int) -> int:
+    """Responses of so many positions that are sampled together."""
+    return max(1, min(MOST_ROWS, CACHE_BYTES // (bytes_per_token * positions)))
 
 
 def sample_in_process(

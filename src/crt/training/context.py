@@ -72,7 +72,8 @@ class RunContext:
         self.reference_sampling = reference_sampling(config)
         self.validation_sampling = validation_sampling(config)
         grading = config.grading
-        self.grader = Grader(grading.workers, grading.deadline_seconds, grading.memory_mb)
+        workers = max(1, grading.workers // self.ranks.count)  # every rank has its own
+        self.grader = Grader(workers, grading.deadline_seconds, grading.memory_mb)
         self.grader.self_test()
         self.frozen_samplers: list[FrozenSampler] = []
 

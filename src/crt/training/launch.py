@@ -1,7 +1,6 @@
 """From a recipe to a finished run: checked, created, trained, taken up again."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +8,8 @@ from typing import NamedTuple
 from crt.algorithm.batch import Batch
 from crt.config import RunConfig
 from crt.errors import ConfigError, EngineError
-from crt.processes import Ranks, has_gpu, physical_cores
+from crt.processes import Ranks
 from crt.run import Run
-from crt.sampling.models import base_of, model_folder
 from crt.training import preflight
 from crt.training.checkpoints import disk_told, mend
 from crt.training.context import IN_PROCESS, Backend, RunContext
@@ -40,46 +38,6 @@ def engine_of(config: RunConfig) -> Engine:
     from crt.training.trl.fit import fit
 
     return Engine(fit, IN_PROCESS, check)
-
-
-SMALL_MODEL = 400 * 2**20  # bytes of weights: below it one thread per process is faster
-
-
-def processes_for(config: RunConfig, asked: int | None = None) -> int:
-    """How many processes train on this machine's cores.
-
-    A small model is trained by one process per physical core, with one thread each. A large one
-    has all cores as threads of one process, and so does whoever has a GPU or another launcher.
-    """
-    if config.engine != "local" or "RANK" in os.environ:
-        return 1
-    rollouts = config.schedule.problems_per_step * config.sampling.group_size
-    if asked is not None:
-        _check_shares(rollouts, asked)
-        return asked
-    if has_gpu() or config.trl.get("use_vllm") or not is_small(config.model.name):
-        return 1
-    most = int(os.environ.get("CRT_PROCESSES", physical_cores()))
-    return next(n for n in range(max(most, 1), 0, -1) if rollouts % n == 0)
-
-
-def is_small(model: str) -> bool:
-    """Whether a model's weights, if they are on this machine, are few."""
-    if model != "pocket" and not Path(model).is_dir():
-        return False
-    folder = model_folder(model)
-    if (folder / "adapter_config.json").is_file():
-        return is_small(base_of(folder))
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) < SMALL_MODEL
-
-
-def _check_shares(rollouts: int, processes: int) -> None:
-    """Refuses a number of processes that a step's rollouts cannot be shared by."""
-    if processes < 1 or rollouts % processes:
-        raise ConfigError(
-            f"--processes {processes}: a step has {rollouts} rollouts, which cannot be shared "
-            "equally. Give a number that divides them."
-        )
 
 
 def start_run(config: RunConfig, path: Path) -> Run:
