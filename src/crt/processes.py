@@ -65,6 +65,15 @@ def has_gpu() -> bool:
     return not hidden and any(Path(device).exists() for device in GPU_DEVICES)
 
 
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, as Linux lists it; nothing elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
 def physical_cores() -> int:
     """Cores that this process may use; two hardware threads of one core count once."""
     if not hasattr(os, "sched_getaffinity"):

@@ -23,7 +23,7 @@ from crt.errors import ConfigError, EngineError
 from crt.evaluation.counts import MAX_TOKENS
 from crt.evaluation.work_units import Answered, Backend, Unit, seed_of
 from crt.sampling.base import Engine, Sampler, Sampling, choose_engine
-from crt.sampling.models import ModelFiles, model_files
+from crt.sampling.models import ModelFiles, describe_dtype, model_files
 from crt.sampling.policy import Response, respond
 from crt.sampling.workers import sampler_on_all_cores
 from crt.types import Problem
@@ -82,7 +82,7 @@ def local_backend(
         prompt_row=prompt_row,
         answers=answers,
     )
-    return backend, [*template.notes, *notes]
+    return backend, [*template.notes, *notes, *describe_dtype(files, model.dtype, dtype)]
 
 
 def fit_cap(files: ModelFiles, cap: int, longest_prompt: int) -> tuple[int, list[str]]:

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crt.errors import EngineError
 from crt.io import checked_sum
-from crt.processes import silence_libraries
+from crt.processes import cpu_flags, has_gpu, silence_libraries
 from crt.sampling.gguf import gguf_folder
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 WANTED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py")
 WORDS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model")
 AS_IS = ("TokenizersBackend", "PreTrainedTokenizerFast")
+BFLOAT16_PARAMETERS = 50e6  # measured: docs/notes/cores.md
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 HUB_ID = r"[\w.-]+/[\w.-]+"
 
 
@@ -79,10 +81,45 @@ def with_weights(
     import torch
 
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    if dtype == "auto" and device is None and faster_in_bfloat16(files.folder):
+        dtype = "bfloat16"
     model = _weights(files.folder, dtype, options)
     _check_sizes(files, model)
     chosen: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedModel(files, model.to(chosen).eval(), str(model.dtype).removeprefix("torch."))
+
+
+def faster_in_bfloat16(folder: Path) -> bool:
+    """Whether a model on this CPU, saved in float32, is sampled in bfloat16 unless told otherwise.
+
+    A stated rule: the processor multiplies bfloat16 and the model is as large as was measured to
+    be faster (benchmarks/dtype.py). A model saved in another format keeps it.
+    """
+    if _is_adapter(folder):
+        return faster_in_bfloat16(model_folder(base_of(folder)))
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    large = size >= BFLOAT16_PARAMETERS * 4
+    return (
+        large
+        and saved_dtype(folder) == "float32"
+        and not has_gpu()
+        and not BFLOAT16_FLAGS.isdisjoint(cpu_flags())
+    )
+
+
+def saved_dtype(folder: Path) -> str | None:
+    """The number format that the model was saved for, as its configuration says."""
+    config = _json_in(folder / "config.json")
+    return config.get("dtype") or config.get("torch_dtype")
+
+
+def describe_dtype(files: ModelFiles, asked: str, used: str) -> Iterator[str]:
+    """A sentence where the number format was chosen here."""
+    if asked == "auto" and used == "bfloat16" and faster_in_bfloat16(files.folder):
+        yield (
+            f"{files.name} is used in bfloat16, which this processor multiplies faster than "
+            'float32. dtype = "float32" turns it off.'
+        )
 
 
 def model_files(

@@ -10,6 +10,7 @@ from crt.config import RunConfig
 from crt.errors import ConfigError, EngineError
 from crt.processes import Ranks
 from crt.run import Run
+from crt.sampling.models import describe_dtype
 from crt.training import preflight
 from crt.training.checkpoints import disk_told, mend
 from crt.training.context import IN_PROCESS, Backend, RunContext
@@ -62,6 +63,8 @@ def check_run(config: RunConfig, folder: Path, progress: Progress) -> Batch:
     context = RunContext(config, folder / REFERENCES, engine.backend, progress)
     try:
         engine.check(config, context.ranks.count)
+        for note in describe_dtype(context.base.files, config.model.dtype, context.base.dtype):
+            progress.say(note)
         preflight.before_sampling(context, folder)
         reference = context.reference(context.base)
         probed = context.validation_reference(reference)

@@ -33,7 +33,7 @@ class Progress:
 
     def __call__(self, row: dict[str, Any]) -> None:
         """One more step."""
-        self.generated += row["generated"]
+        self.generated += row["generated_tokens"]
         share = self._share(row["step"])
         line = f"{self._place(row['step'])}  {describe(row)}"
         if self.bar is not None:

@@ -59,7 +59,7 @@ class Recorder(TrainerCallback):
             "step": number,
             "stage": self.stage.number,
             "left_out": len(step.left_out),
-            "generated": sum(rollout.length or 0 for rollout in self.trainer.rollouts),
+            "generated_tokens": sum(rollout.length or 0 for rollout in self.trainer.rollouts),
         }
         if step.signal is not None:
             self.pending |= step.signal.row

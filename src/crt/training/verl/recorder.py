@@ -35,7 +35,7 @@ METRICS = {  # ours: verl's
     "kl": "crt/kl",
     "entropy": "crt/entropy",
     "learning_rate": "actor/lr",
-    "weights_apart": "training/rollout_probs_diff_max",
+    "rollout_probs_diff_max": "training/rollout_probs_diff_max",
 }
 
 
@@ -60,7 +60,7 @@ class ClusterRecorder:
             "step": number,
             "stage": self.stage.number,
             "left_out": len(decided.left_out),
-            "generated": sum(record["tokens"] for record in records),
+            "generated_tokens": sum(record["tokens"] for record in records),
             **(decided.signal.row if decided.signal else {}),
         }
         self.run.add_rollouts(number, records)
