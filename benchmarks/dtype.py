@@ -28,7 +28,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     prompts = [list(range(5 + i, 69 + i)) for i in range(8)]
-    print("| model | parameters | float32, CPU s | bfloat16, CPU s | ratio |\n|---|---|---|---|---|")
+    print("| model | parameters | float32, CPU s | bfloat16, CPU s | ratio |")
+    print("|---|---|---|---|---|")
     for name, (vocabulary, hidden, intermediate, layers, heads) in SIZES.items():
         config = Qwen2Config(
             vocab_size=vocabulary, hidden_size=hidden, intermediate_size=intermediate,

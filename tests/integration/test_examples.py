@@ -29,3 +29,13 @@ def test_minimal_loop_trains_both_stages():
 
 def test_minimal_loop_is_one_page():
     assert len((EXAMPLES / "minimal_loop.py").read_text().splitlines()) <= 210
+
+
+def test_trl_script_trains_both_stages(tmp_path):
+    out = run(
+        "trl_script.py", "--steps", "1", "--problems", "2", "--group-size", "4",
+        "--max-tokens", "48", "--out", str(tmp_path),
+    )  # fmt: skip
+    assert "Stage 1 ends after 1 steps." in out and "Stage 2 ends after 1 steps." in out
+    assert "'crt/margin'" in out and "'crt/goal_length'" in out
+    assert (tmp_path / "stage2" / "final" / "model.safetensors").is_file()

@@ -20,7 +20,7 @@ from tests.support.tiny_model import BOXES, WORDS
 
 LOADED = [
     "crt.commands.train",
-    "crt.training.launch",
+    "crt.training.train",
     "crt.training.trl.fit",
     "crt.sampling.vllm",
     "peft",

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if ranks.writes:
             print(f"Training in {count} process{'es' if count > 1 else ''}.", flush=True)
     silence_libraries()
-    from crt.training.launch import start_run, verl_command
+    from crt.training.train import start_run, verl_command
 
     if args.only_print:
         print(verl_command(opened))
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def finish(run: "Run") -> int:
     """Trains what is left of a run, and says what came of it."""
     from crt.processes import Ranks
-    from crt.training.launch import recommendation, train_run
+    from crt.training.train import recommendation, train_run
 
     before = run.progress.get("finished")
     if not train_run(run):

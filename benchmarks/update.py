@@ -1,14 +1,14 @@
 """What an update costs: forward and backward over one step's responses, four ways in turns.
 
-Usage: python benchmarks/prefix_tree.py pocket                     # real responses, 16 × 8
-       python benchmarks/prefix_tree.py qwen --layers 2            # the 1.5B shape, fewer layers
+Usage: python benchmarks/update.py pocket                     # real responses, 16 × 8
+       python benchmarks/update.py qwen --layers 2            # the 1.5B shape, fewer layers
 
 | way | what it computes |
 |---|---|
 | padded | TRL's own, micro-batches as they were sampled |
 | trimmed | TRL's own, micro-batches sorted by length and cut to their width |
 | shared prompts | each prompt once, its keys and values repeated for its responses |
-| prefix tree | what responses share at their beginning once, prompt included, nothing padded |
+| shared beginnings | what responses have in common at their beginning, the prompt included, once |
 
 Prints CPU seconds of each way, the largest difference of the log-probabilities, and ratios.
 """
@@ -29,8 +29,7 @@ from crt.data.datasets import load
 from crt.data.prompts import PromptSettings, prepare, render
 from crt.sampling.hf import denormals_flushed, left_padded, sample
 from crt.sampling.models import load_model
-from crt.training.trl import prefix_tree
-from crt.training.trl.unpadded import regroup
+from crt.training.trl.micro_batches import completion_logprobs, regroup
 
 MicroBatch = dict[str, Tensor]
 Way = Callable[[Any, MicroBatch], Tensor]
@@ -46,7 +45,7 @@ def main() -> None:
         "padded": (trl, batches),
         "trimmed": (trl, by_length),
         "shared prompts": (shared_prompts, batches),
-        "prefix tree": (tree, by_prefix),
+        "shared beginnings": (shared_beginnings, by_prefix),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     sums: dict[str, float] = {}
@@ -59,7 +58,7 @@ def main() -> None:
     for name, values in seconds.items():
         ratios = [a / b for a, b in zip(base, values, strict=True)]
         print(
-            f"{name:15} {statistics.median(values):7.2f} s ({min(values):.2f} to "
+            f"{name:17} {statistics.median(values):7.2f} s ({min(values):.2f} to "
             f"{max(values):.2f})  {statistics.median(ratios):.2f} × padded  sum {sums[name]:.4f}",
             flush=True,
         )
@@ -115,9 +114,9 @@ def shared_prompts(model: Any, batch: MicroBatch) -> Tensor:
     return torch.nn.functional.pad(logprobs, (0, batch["completion_mask"].shape[1] - width))
 
 
-def tree(model: Any, batch: MicroBatch) -> Tensor:
+def shared_beginnings(model: Any, batch: MicroBatch) -> Tensor:
     """As in the trainer."""
-    return prefix_tree.completion_logprobs(model, *joined(batch), 1.0)[0]
+    return completion_logprobs(model, *joined(batch), 1.0)[0]
 
 
 def joined(batch: MicroBatch) -> tuple[Tensor, Tensor, int]:
