@@ -60,17 +60,10 @@ def reward_of(verdict: Verdict) -> float | None:
     return None if verdict is Verdict.UNGRADED else float(verdict is Verdict.CORRECT)
 
 
-class PromptIds:
-    """Token ids of prompts by their messages: TRL would render them by its own settings."""
-
-    def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.token_ids = {
-            _key(prompt.messages or prompt.text): list(prompt.token_ids) for prompt in prompts
-        }
-
-    def __call__(self, messages: Sequence[Any]) -> list[list[int]]:
-        """Of each prompt, as TRL gives them to `rollout_func`."""
-        return [self.token_ids[_key(message)] for message in messages]
+def prompt_ids(prompts: Sequence[Prompt]) -> Callable[[Sequence[Any]], list[list[int]]]:
+    """Finds prompts' token ids by their messages: TRL would render them by its own settings."""
+    token_ids = {_key(prompt.messages or prompt.text): list(prompt.token_ids) for prompt in prompts}
+    return lambda messages: [token_ids[_key(message)] for message in messages]
 
 
 def _key(messages: Any) -> str:
@@ -94,7 +87,7 @@ class FastRollouts:
         model: "SamplingModel | None" = None,
         frozen: PreTrainedModel | None = None,
     ) -> None:
-        self.prompt_ids = PromptIds(prompts)
+        self.prompt_ids = prompt_ids(prompts)
         self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
         self.model, self.frozen = model, frozen
 
@@ -127,7 +120,7 @@ class VllmRollouts:
     """vLLM as TRL runs it, after our own prompts."""
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.prompt_ids = PromptIds(prompts)
+        self.prompt_ids = prompt_ids(prompts)
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL has given vLLM the policy's weights before it asks."""
