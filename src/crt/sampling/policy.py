@@ -8,7 +8,7 @@ import numpy as np
 
 from crt.data.prompts import Prompt, Template, render
 from crt.grading.grader import Grader, Item
-from crt.sampling.base import Sampler
+from crt.sampling.base import Sampler, Seed, hash_seed
 from crt.types import Problem, Rollout, Stop
 
 
@@ -51,6 +51,7 @@ class Policy:
         longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
         size = max(1, self.sampler.batch_size(longest) // num_samples)
         seed = mix_seeds(*seeds)
+        own = [hash_seed(seed, problem.id) for problem in problems]
         rollouts: list[Rollout] = []
         for first in range(0, len(problems), size):
             tell(first)
@@ -61,7 +62,7 @@ class Policy:
                 self.template.tokenizer,
                 self.eos_token_ids,
                 num_samples,
-                seed,
+                own[part],
             )
             rollouts += grade_responses(problems[part], groups, self.grader)
         return rollouts
@@ -73,7 +74,7 @@ def respond(
     tokenizer: Any,
     eos_token_ids: Collection[int],
     num_samples: int,
-    seed: int,
+    seed: Seed,
 ) -> list[list[Response]]:
     """`num_samples` responses per prompt, sampled together and decoded."""
     groups = sampler([prompt.token_ids for prompt in prompts], num_samples, seed)

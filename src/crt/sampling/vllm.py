@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crt.sampling.base import Sampling, prompt_seeds
+from crt.sampling.base import Sampling, Seed, prompt_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles, saved_dtype
 
@@ -42,7 +42,7 @@ class VllmSampler:
             self.options["distributed_executor_backend"] = "external_launcher"
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> list[list[Sample]]:
         """vLLM gives the k-th sample of a prompt the prompt's seed plus k."""
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
@@ -100,7 +100,7 @@ class TrainersVllm:
         self.eos_token_ids, self.sampling = eos_token_ids, sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer

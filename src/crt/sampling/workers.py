@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crt.errors import CrtError, EngineError
 from crt.processes import ends_with_parent, has_gpu, physical_cores
-from crt.sampling.base import InProcess, Sampler, Sampling, rows_that_fit
+from crt.sampling.base import InProcess, Sampler, Sampling, Seed, rows_that_fit
 from crt.sampling.models import (
     Dtype,
     ModelFiles,
@@ -88,7 +88,7 @@ class MultiProcess:
         self.cache_bytes: int = described["cache_bytes"]
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> "list[list[Sample]]":
         """Equal prompts go to one process, which tells them apart by their order."""
         from crt.sampling.hf import Sample
@@ -99,7 +99,11 @@ class MultiProcess:
         shares = [[i for i in range(len(prompts)) if owner[i] == n] for n in range(count)]
         requests = [
             self.request
-            | {"prompts": [list(prompts[i]) for i in share], "samples": num_samples, "seed": seed}
+            | {
+                "prompts": [list(prompts[i]) for i in share],
+                "samples": num_samples,
+                "seed": seed if isinstance(seed, int) else [seed[i] for i in share],
+            }
             for share in shares
         ]
         groups: dict[int, list[Sample]] = {}
@@ -146,6 +150,7 @@ def ask(workers: Sequence[Worker], requests: Sequence[dict[str, Any]]) -> list[d
     except (OSError, ValueError):
         for worker in workers:  # an answer of this request must not be taken for the next one's
             worker.kill()
+            worker.wait()
         raise EngineError(
             "a process that samples has ended. If memory ran out, set CRT_PROCESSES=1."
         ) from None

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError
 from crt.grading.grader import Grader
-from crt.sampling.base import Sampling, sample_in_process
+from crt.sampling.base import Group, Sampling, prompt_seeds, sample_groups
 from crt.sampling.models import LoadedModel
 from crt.sampling.policy import Response, decode_response, grade_responses, mix_seeds
 from crt.types import Problem, Rollout, Verdict
@@ -94,19 +95,33 @@ class FastRollouts:
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
         prompts = self.prompt_ids(messages)
-        samples = sample_in_process(
+        drawn = sample_groups(
             self._model(trainer),
-            prompts,
+            self._groups(prompts, trainer),
             trainer.eos_token_ids,
             Sampling(self.max_tokens, trainer.temperature, self.top_p),
-            mix_seeds(self.seed, trainer.state.global_step),
-            first_index=trainer.accelerator.process_index * len(prompts) % trainer.num_generations,
         )
+        samples = [sample for group in drawn for sample in group]
         return {
             "prompt_ids": prompts,
             "completion_ids": [sample.tokens for sample in samples],
             "logprobs": [sample.logprobs for sample in samples],
         }
+
+    def _groups(self, prompts: list[list[int]], trainer: GRPOTrainer) -> list[Group]:
+        """This process's rollouts; seeds are those of the whole step, whoever draws which."""
+        size, begin = trainer.num_generations, trainer.accelerator.process_index * len(prompts)
+        everyone: list[list[int]] = gather_object(prompts)
+        step_seed = mix_seeds(self.seed, trainer.state.global_step)
+        seeds = prompt_seeds(everyone[::size], step_seed)
+        groups: list[Group] = []
+        at, end = begin, begin + len(prompts)
+        while at < end:
+            number, first = divmod(at, size)
+            count = min(size - first, end - at)
+            groups.append(Group(everyone[at], seeds[number], count, first))
+            at += count
+        return groups
 
     def _model(self, trainer: GRPOTrainer) -> Any:
         if self.frozen is not None:
