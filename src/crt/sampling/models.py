@@ -23,7 +23,7 @@ WANTED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py")
 WORDS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model")
 AS_IS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 GGUF_DTYPE = "bfloat16"  # what a .gguf file becomes
-BFLOAT16_PARAMETERS = 50e6  # measured: docs/notes/cores.md
+BFLOAT16_PARAMETERS = 25e6  # measured: docs/notes/cores.md
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 HUB_ID = r"[\w.-]+/[\w.-]+"
 
