@@ -159,6 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     parser = parser_for(verb)
     args = parser.parse_args(arguments)
+    args.argv = arguments  # for a verb that starts processes like itself
     if args.version:
         from crt.version import __version__
 

@@ -36,12 +36,17 @@ SERIES_PROBLEMS = 100  # that every checkpoint answers
 
 def demo_config(seed: int, overrides: Sequence[str] = ()) -> RunConfig:
     """The recipe inside the package under the demo's name, with `key=value` changes."""
-    config = load_recipe(Path("pocket"), ["name=demo", f"seed={seed}", *overrides])
+    config = load_recipe(Path("pocket"), demo_settings(seed, overrides))
     if len(config.evaluation.data) != 1:
         raise ConfigError(
             f"evaluation.data = {list(config.evaluation.data)}: the demo shows one data set."
         )
     return config
+
+
+def demo_settings(seed: int, overrides: Sequence[str] = ()) -> list[str]:
+    """What the demo changes of the recipe."""
+    return ["name=demo", f"seed={seed}", *overrides]
 
 
 def evaluate_results(run: Run) -> dict[str, "Evaluation"]:

@@ -14,8 +14,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.05
@@ -66,6 +67,15 @@ def has_gpu() -> bool:
     return not hidden and any(Path(device).exists() for device in GPU_DEVICES)
 
 
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, as Linux lists it; nothing elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
 def physical_cores() -> int:
     """Cores that this process may use; two hardware threads of one core count once."""
     if not hasattr(os, "sched_getaffinity"):
@@ -75,6 +85,41 @@ def physical_cores() -> int:
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         cores.add(siblings.read_text() if siblings.is_file() else str(cpu))
     return len(cores)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that `accelerate launch` or `torchrun` started."""
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def found(cls) -> "Ranks":
+        """From the launcher's environment; one process without it."""
+        return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+    @property
+    def writes(self) -> bool:
+        """Only one process writes a run."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.count > 1:
+            import torch
+            from accelerate import PartialState
+
+            PartialState(cpu=not torch.cuda.is_available()).wait_for_everyone()
+
+    def gathered(self, rows: list[Any]) -> list[Any]:
+        """The rows of every process, one process after the other, for all of them."""
+        if self.count == 1:
+            return rows
+        from accelerate.utils import gather_object
+
+        self.wait()  # which also makes the processes' group, if nothing has yet
+        return gather_object(rows)
 
 
 def run_ranks(arguments: Sequence[str], count: int) -> int:

@@ -39,6 +39,11 @@ PROGRESS = "progress.json"
 RECORD = "record.json"
 FILES = "files"  # in a record: the checksum of each file beside it
 PACKAGES = ("crt-train", "torch", "transformers", "trl", "vllm", "numpy", "math-verify")
+RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
+    "generated": "generated_tokens",
+    "silent_groups": "zero_advantage_groups",
+    "weights_apart": "rollout_probs_diff_max",
+}
 
 
 class Run:
@@ -98,9 +103,12 @@ class Run:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """One row per step, in order; those of older versions carry a checksum, which goes."""
+        """One row per step, in order; keys of older versions get their names of today."""
         rows = read_rows(self.path / STEPS)
-        return [{key: row[key] for key in row if key != CHECKSUM} for row in rows]
+        return [
+            {RENAMED.get(key, key): value for key, value in row.items() if key != CHECKSUM}
+            for row in rows
+        ]
 
     def add_step(self, row: Mapping[str, Any]) -> None:
         """On disk when this returns."""

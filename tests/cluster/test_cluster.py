@@ -60,7 +60,7 @@ def test_both_goals_of_the_switch_occur(two_stages):
 
 def test_sampler_and_trainer_have_the_same_weights(two_stages):
     """Rounding is 3e-4 at most here; two updates behind, probabilities differ by up to 0.4."""
-    apart = [row["weights_apart"] for row in two_stages.steps]
+    apart = [row["rollout_probs_diff_max"] for row in two_stages.steps]
     assert len(apart) == 32 and max(apart) < 5e-3 and np.median(apart) < 5e-5
 
 
@@ -90,7 +90,7 @@ def test_every_response_is_there(two_stages):
         kept = two_stages.rollouts(step)
         assert len(kept) == 64 and len({each["problem_id"] for each in kept}) == 8
         row = two_stages.steps[step - 1]
-        assert sum(each["tokens"] for each in kept) == row["generated"]
+        assert sum(each["tokens"] for each in kept) == row["generated_tokens"]
         right = np.mean([each["verdict"] == "correct" for each in kept])
         assert right == pytest.approx(row["accuracy"])
 

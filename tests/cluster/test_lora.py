@@ -62,7 +62,7 @@ def test_every_step_is_there_once(run):
 
 def test_the_adapter_reaches_the_servers(run):
     """The servers give their tokens the trainer's probabilities; the base gives them others."""
-    apart = [row["weights_apart"] for row in run.steps]
+    apart = [row["rollout_probs_diff_max"] for row in run.steps]
     adapted, base = load_model(str(run.checkpoint(4))), load_model("pocket")
     sampled = run.rollouts(5)[:16]  # with the adapter of step 4
     moved = (logprobs(adapted, sampled).exp() - logprobs(base, sampled).exp()).abs().max()

@@ -1,4 +1,4 @@
-"""How far apart two engines with the same weights are: `weights_apart` cannot be less."""
+"""How far apart two engines with the same weights are: `rollout_probs_diff_max` cannot be less."""
 
 import os
 from collections.abc import Callable

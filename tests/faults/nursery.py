@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 LOADED = (
-    "crt.training.launch", "crt.training.trl.fit", "crt.sampling.vllm", "peft",
+    "crt.training.train", "crt.training.trl.fit", "crt.sampling.vllm", "peft",
     "crt.commands.eval", "crt.evaluation.backends", "crt.commands.report", "crt.reporting.report",
     "crt.commands.serve", "crt.levels.proxy", "crt.levels.local", "crt.algorithm.tabular",
 )  # fmt: skip

@@ -36,3 +36,13 @@ def test_own_verifier_grades_made_up_completions():
     verdicts = [line.split()[0] for line in lines]
     assert verdicts == ["correct", "wrong", "no_answer", "wrong", "wrong", "correct"]
     assert "5 of 5 words" in lines[0] and "without dog" in lines[3]
+
+
+def test_trl_script_trains_both_stages(tmp_path):
+    out = run(
+        "trl_script.py", "--steps", "1", "--problems", "2", "--group-size", "4",
+        "--max-tokens", "48", "--out", str(tmp_path),
+    )  # fmt: skip
+    assert "Stage 1 ends after 1 steps." in out and "Stage 2 ends after 1 steps." in out
+    assert "'crt/margin'" in out and "'crt/goal_length'" in out
+    assert (tmp_path / "stage2" / "final" / "model.safetensors").is_file()

@@ -20,7 +20,7 @@ from tests.support.tiny_model import BOXES, WORDS
 
 LOADED = [
     "crt.commands.train",
-    "crt.training.launch",
+    "crt.training.train",
     "crt.training.trl.fit",
     "crt.sampling.vllm",
     "peft",
@@ -86,6 +86,7 @@ def carry_out(words: list[str], moment: str, step: int, said: str) -> None:
         sys.stdout.flush() if number == 1 else sys.stderr.flush()
         os.dup2(os.open(f"{said}/{name}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
     torch.set_num_threads(1)
+    os.environ["CRT_PROCESSES"] = "1"  # a moment is arranged in this process alone
     MOMENTS[moment](step)
     from crt.cli import main
 
@@ -107,7 +108,7 @@ def before_method(name: str) -> Callable[[int], None]:
         original = getattr(recorder.Recorder, name)
 
         def method(self: Any, args: Any, state: Any, *rest: Any, **named: Any) -> Any:
-            if self.first + state.global_step == step:
+            if self.stage.first + state.global_step == step:
                 kill()
             return original(self, args, state, *rest, **named)
 
@@ -122,10 +123,10 @@ def terminated(step: int) -> None:
 
     original = recorder.Recorder.on_graded
 
-    def on_graded(self: Any, trainer: Any, graded: Any) -> None:
-        if self.first + trainer.state.global_step + 1 == step:
+    def on_graded(self: Any, graded: Any) -> None:
+        if self.stage.first + self.trainer.state.global_step + 1 == step:
             os.kill(os.getpid(), 15)
-        original(self, trainer, graded)
+        original(self, graded)
 
     recorder.Recorder.on_graded = on_graded  # type: ignore[method-assign]
 
@@ -139,7 +140,7 @@ def after_update(change: Callable[[torch.Tensor], None]) -> Callable[[int], None
         original = recorder.Recorder.on_step_end
 
         def on_step_end(self: Any, args: Any, state: Any, control: Any, **named: Any) -> None:
-            if self.first + state.global_step == step:
+            if self.stage.first + state.global_step == step:
                 change(named["model"].lm_head.weight.data)
             original(self, args, state, control, **named)
 

@@ -76,3 +76,11 @@ def test_progress_is_added_to_and_taken_back(tmp_path):
     run.set_progress(stage=2, stage_two_from=40)
     run.forget_progress("stage_two_from")
     assert run.progress == {"stage": 2}
+
+
+def test_keys_of_earlier_versions_have_their_names_of_today(tmp_path):
+    run = make_run(tmp_path / "run")
+    old = {"step": 1, "generated": 40, "silent_groups": 0.5, "weights_apart": 1e-9}
+    append_row(run.path / "steps.jsonl", old)
+    names = {"step", "generated_tokens", "zero_advantage_groups", "rollout_probs_diff_max"}
+    assert run.steps[0].keys() == names and run.steps[0]["generated_tokens"] == 40

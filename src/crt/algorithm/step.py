@@ -57,7 +57,7 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "truncated": float(batch.truncated.mean()),
         "gap_untruncated": gap_untruncated(batch, reference),
         "short_wrong_rewarded": float((~batch.correct & (advantages > 0)).mean()),
-        "silent_groups": float(np.all(advantages == 0, axis=1).mean()),
+        "zero_advantage_groups": float(np.all(advantages == 0, axis=1).mean()),
         "multiplier": decision.multiplier,
         "budget": float(batch.budget.mean()) if batch.budget.size else None,
         "problems": len(batch.problem_ids),

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grid", action="append", default=[], metavar="KEY=V1,V2", help="values to try")
     add("--grids", type=Path, help="a TOML file with a grid for each recipe")
     add("--tuned", type=Path, nargs="+", default=[], metavar="FILE", help="what tune has chosen")
-    add("--jobs", type=int, default=1, help="processes at once on a CPU (1)")
+    add("--jobs", type=int, help="processes at once on a CPU (one per core for small models)")
     add(
         "--devices",
         type=lambda text: text.split(","),
@@ -60,9 +60,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.export:
         raise ConfigError("--export takes the folder of a comparison that is there, and no recipe.")
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: at least 1")
     comparisons = plan(args)
+    args.jobs = args.jobs or default_jobs(comparisons)
     if args.dry_run:
         for comparison in comparisons:
             print(*describe_plan(comparison, len(args.devices) or args.jobs), sep="\n")
@@ -85,6 +86,14 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
     seeds = [args.seed] if kind == "tune" else list(dict.fromkeys(args.seeds or [1, 2, 3]))
     jobs = plan.make_jobs(kind, recipes, grids, seeds)
     return plan.plan_comparisons(args.out or Path("runs") / "comparison", kind, jobs)
+
+
+def default_jobs(comparisons: "list[Comparison]") -> int:
+    """One per core for small models; a large one has all cores as threads."""
+    from crt.sampling.workers import processes_for_model
+
+    models = {job.config.model.name for comparison in comparisons for job in comparison.jobs}
+    return min(map(processes_for_model, models), default=1)
 
 
 def carry_out(comparisons: "list[Comparison]", args: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Trains, evaluates base, Stage I and CRT on held-out problems, and shows what came of it."""
     from crt.demo import (
         demo_config,
+        demo_settings,
         evaluate_checkpoints,
         evaluate_results,
         show_results,
@@ -31,22 +32,20 @@ def run(args: argparse.Namespace) -> int:
     if args.tabular or not (pocket() / "config.json").is_file():
         show_tabular(args.seed)
         return 0
-    from crt.commands.train import finish
+    from crt.cli import main
     from crt.processes import silence_libraries
     from crt.run import Run
-
-    silence_libraries()
-    from crt.training.launch import start_run
 
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
     if path.exists() and args.overrides:
         raise ConfigError(f"{path} goes on as it was begun: for --set choose another with --out.")
-    if path.exists():
-        demo = Run.open(path)
-    else:
-        demo = start_run(demo_config(args.seed, args.overrides), path)
-    if code := finish(demo):
+    demo_config(args.seed, args.overrides)  # refused here, before anything is begun
+    settings = [f"--set={setting}" for setting in demo_settings(args.seed, args.overrides)]
+    begin = ["pocket", f"--out={path}", *settings]
+    if code := main(["train", *([f"--resume={path}"] if path.exists() else begin)]):
         return code
+    silence_libraries()
+    demo = Run.open(path)
     evaluations = evaluate_results(demo)
     evaluate_checkpoints(demo)
     show_results(demo, evaluations)

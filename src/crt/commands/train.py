@@ -20,42 +20,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--print", action="store_true", dest="only_print",
         help="with the engine verl: the command that would start it, and nothing else",
     )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=int, metavar="N",
+        help="processes that train together on a CPU (one per core for small models, else one)",
+    )  # fmt: skip
     add_overrides(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains to the end; 143 when the process was asked to end and everything is saved."""
     from crt.errors import ConfigError
-    from crt.processes import silence_libraries
+    from crt.processes import Ranks, run_ranks, silence_libraries
     from crt.recipes import load_recipe
     from crt.run import Run
+    from crt.training.ranks import processes_for
 
     if (args.recipe is None) == (args.resume is None):
         raise ConfigError("give a recipe for a new run, or --resume RUN to go on with one.")
     if args.resume and (args.overrides or args.engine):
         raise ConfigError("--set and --engine change a recipe; a run goes on as it was begun.")
-    silence_libraries()
-    from crt.training.launch import start_run, verl_command
-
     if args.resume:
         opened = Run.open(args.resume)
-        if args.only_print:
-            print(verl_command(opened))
-            return 0
-        return finish(opened)
-    chosen = [f"engine={args.engine}"] if args.engine else []
-    config = load_recipe(args.recipe, [*args.overrides, *chosen])
-    path = args.out or Path("runs") / config.name
+    else:
+        chosen = [f"engine={args.engine}"] if args.engine else []
+        config = load_recipe(args.recipe, [*args.overrides, *chosen])
+        opened = Run(args.out or Path("runs") / config.name, config)
+    if not args.only_print:
+        ranks, count = Ranks.found(), processes_for(opened.config, args.processes)
+        if count > ranks.count:
+            return run_ranks(args.argv, count)
+        if ranks.writes:
+            print(f"Training in {count} process{'es' if count > 1 else ''}.", flush=True)
+    silence_libraries()
+    from crt.training.train import start_run, verl_command
+
     if args.only_print:
-        print(verl_command(Run(path, config)))
+        print(verl_command(opened))
         return 0
-    return finish(start_run(config, path))
+    return finish(opened if args.resume else start_run(opened.config, opened.path))
 
 
 def finish(run: "Run") -> int:
     """Trains what is left of a run, and says what came of it."""
-    from crt.training.launch import recommendation, train_run
-    from crt.training.ranks import Ranks
+    from crt.processes import Ranks
+    from crt.training.train import recommendation, train_run
 
     before = run.progress.get("finished")
     if not train_run(run):

@@ -19,9 +19,10 @@ from crt.data.datasets import Loaded, digest
 from crt.data.prompts import Prompt, PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
 from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
-from crt.sampling.base import Engine, InProcess, Sampler, Sampling, choose_engine
-from crt.sampling.models import ModelFiles, model_files, with_weights
+from crt.sampling.base import Engine, Sampler, Sampling, choose_engine
+from crt.sampling.models import ModelFiles, describe_dtype, model_files
 from crt.sampling.policy import Response, respond
+from crt.sampling.workers import sampler_on_all_cores
 from crt.types import Problem
 
 MAX_BYTES = 64 * 2**20  # of a server's answer
@@ -173,7 +174,7 @@ def local_backend(plan: Plan, sets: Sequence[Loaded]) -> tuple[Backend, list[str
         prompt_row=prompt_row,
         answers=answers,
     )
-    return backend, [*template.notes, *notes]
+    return backend, [*template.notes, *notes, *describe_dtype(files, model.dtype, dtype)]
 
 
 def fit_cap(files: ModelFiles, cap: int, longest_prompt: int) -> tuple[int, list[str]]:
@@ -201,8 +202,7 @@ def _make_sampler(
         options: dict[str, Any] = {"trust_remote_code": model.trust_remote_code}
         sampler = VllmSampler(files, sampling, positions=positions, dtype=model.dtype, **options)
         return sampler, model.dtype
-    loaded = with_weights(files, model.dtype, model.trust_remote_code)
-    return InProcess(loaded.model, files.eos_token_ids, sampling), loaded.dtype
+    return sampler_on_all_cores(files, sampling, model.dtype, model.trust_remote_code)
 
 
 # A server: bounded concurrency, retries, back-off

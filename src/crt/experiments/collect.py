@@ -69,7 +69,7 @@ def read_outcome(path: Path) -> Outcome:
         return Outcome("absent", 0.0)
     run = Run.open(path)
     rows, progress, schedule = run.steps, run.progress, run.config.schedule
-    tokens = sum(row["generated"] for row in rows)
+    tokens = sum(row["generated_tokens"] for row in rows)
     spent = tokens / schedule.tokens if schedule.tokens else 0.0
     stopped = str(progress.get("stopped") or "")
     finished = bool(progress.get("finished"))

@@ -228,7 +228,8 @@ def start_process(argv: Sequence[str], log: Path, device: str | None) -> "subpro
 
 def environment(device: str | None) -> dict[str, str]:
     """One thread unless the user says otherwise, and the device that is the process's own."""
-    variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **os.environ}
+    alone = {"OMP_NUM_THREADS": "1", "CRT_PROCESSES": "1"}  # the cores are shared by the jobs
+    variables = {**alone, "TOKENIZERS_PARALLELISM": "false", **os.environ}
     variables["PYTHONUNBUFFERED"] = "1"
     if device is not None:
         variables["CUDA_VISIBLE_DEVICES"] = device

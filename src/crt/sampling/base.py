@@ -5,7 +5,6 @@ import importlib.util
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from crt.errors import ConfigError, install_command
@@ -18,6 +17,7 @@ CACHE_BYTES = 4 * 2**30  # for keys and values; fixed, so that draws are the sam
 MOST_ROWS = 256  # more rows are no faster on a CPU
 
 Engine = Literal["auto", "fast", "vllm"]
+Seed = int | Sequence[int]  # for all prompts of a call, or for each
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Sampler(Protocol):
     """A policy that continues prompts; what it says to one depends on the seed, not on the rest."""
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> "list[list[Sample]]":
-        """`num_samples` samples of every prompt, given as token ids."""
+        """`num_samples` samples of every prompt, given as token ids; one seed, or one for each."""
         ...
 
     def batch_size(self, longest_prompt: int) -> int:
@@ -50,52 +50,57 @@ class InProcess:
         self.model, self.eos_token_ids, self.sampling = model, eos_token_ids, sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> "list[list[Sample]]":
         """One batch; every rollout has its own stream of random numbers."""
-        repeated = [prompt for prompt in prompts for _ in range(num_samples)]
-        samples = sample_in_process(self.model, repeated, self.eos_token_ids, self.sampling, seed)
-        return [samples[i : i + num_samples] for i in range(0, len(samples), num_samples)]
+        seeds = prompt_seeds(prompts, seed)
+        groups = [
+            Group(prompt, own, num_samples) for prompt, own in zip(prompts, seeds, strict=True)
+        ]
+        return sample_groups(self.model, groups, self.eos_token_ids, self.sampling)
 
     def batch_size(self, longest_prompt: int) -> int:
         """As many as there is memory for."""
-        positions = longest_prompt + self.sampling.max_tokens
-        return max(1, min(MOST_ROWS, CACHE_BYTES // (cache_bytes(self.model) * positions)))
+        return rows_that_fit(cache_bytes(self.model), longest_prompt + self.sampling.max_tokens)
 
 
-def sample_in_process(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    eos_token_ids: Collection[int],
-    sampling: Sampling,
-    seed: int,
-    first_index: int = 0,
-) -> "list[Sample]":
-    """A sample of every prompt; equal prompts that stand together are read once.
+def rows_that_fit(bytes_per_token: int, positions: int) -> int:
+    """Responses of so many positions that are sampled together."""
+    return max(1, min(MOST_ROWS, CACHE_BYTES // (bytes_per_token * positions)))
 
-    What is drawn depends on the seed, the prompt and the sample's number among those of the same
-    prompt, not on the rest of the batch. `first_index` is the number of the very first: the
-    samples before it are drawn by another process.
-    """
+
+@dataclass(frozen=True)
+class Group:
+    """Some of a prompt's rollouts: `count` of them, after `first` that are drawn elsewhere."""
+
+    prompt: Sequence[int]
+    seed: int
+    count: int
+    first: int = 0
+
+
+def sample_groups(
+    model: Any, groups: Sequence[Group], eos_token_ids: Collection[int], sampling: Sampling
+) -> "list[list[Sample]]":
+    """The rollouts of each group; what is drawn depends on its seed and prompt alone."""
     import torch
 
     from crt.sampling.hf import sample
 
-    groups = [(prompt, len(list(equal))) for prompt, equal in groupby(prompts)]
-    sizes = {size for _, size in groups}
-    num_samples = sizes.pop() if len(sizes) == 1 else 1  # a group may be split over processes
-    seeds = prompt_seeds([prompt for prompt, _ in groups], seed)
     uniform: list[Any] = []
-    for own, (_, size) in zip(seeds, groups, strict=True):
-        skipped = 0 if uniform else first_index
-        stream = torch.Generator().manual_seed(own)
-        uniform.append(torch.rand(skipped + size, sampling.max_tokens, generator=stream)[skipped:])
+    for group in groups:
+        stream = torch.Generator().manual_seed(group.seed)
+        rows = torch.rand(group.first + group.count, sampling.max_tokens, generator=stream)
+        uniform.append(rows[group.first :])
+    sizes = {group.count for group in groups}
+    num_samples = sizes.pop() if len(sizes) == 1 else 1  # else a group is split over processes
+    prompts = [group.prompt for group in groups for _ in range(group.count // num_samples)]
     was_training = model.training
     model.eval()
     try:
-        samples = sample(
+        drawn = sample(
             model,
-            prompts[::num_samples],
+            prompts,
             num_samples,
             sampling.max_tokens,
             eos_token_ids,
@@ -105,18 +110,29 @@ def sample_in_process(
         )
     finally:
         model.train(was_training)
-    return [one for group in samples for one in group]
+    flat = (one for several in drawn for one in several)
+    return [[next(flat) for _ in range(group.count)] for group in groups]
 
 
-def prompt_seeds(prompts: Sequence[Sequence[int]], seed: int) -> list[int]:
-    """A seed of 63 bits for every prompt, from its own tokens; equal prompts get different ones."""
+def prompt_seeds(prompts: Sequence[Sequence[int]], seed: Seed) -> list[int]:
+    """A seed of 63 bits for every prompt, from its own tokens; equal prompts get different ones.
+
+    Seeds that are given for each prompt are taken as they are.
+    """
+    if not isinstance(seed, int):
+        return list(seed)
     before: Counter[tuple[int, ...]] = Counter()
     seeds: list[int] = []
     for prompt in map(tuple, prompts):
-        name = f"{seed} {before[prompt]} {' '.join(map(str, prompt))}".encode()
-        seeds.append(int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1)
+        seeds.append(hash_seed(seed, before[prompt], *prompt))
         before[prompt] += 1
     return seeds
+
+
+def hash_seed(*parts: int | str) -> int:
+    """A seed of 63 bits that is the same on every machine."""
+    name = " ".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.sha256(name).digest()[:8]) >> 1
 
 
 def choose_engine(engine: Engine, files: ModelFiles) -> Literal["fast", "vllm"]:

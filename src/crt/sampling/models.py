@@ -2,16 +2,17 @@
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crt.errors import EngineError, install_command
-from crt.io import checked_sum
-from crt.processes import silence_libraries
-from crt.sampling.gguf import gguf_folder
+from crt.io import checked_sum, read_json, write_json
+from crt.processes import cpu_flags, has_gpu, silence_libraries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,6 +22,9 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 WANTED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py")
 WORDS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model")
 AS_IS = ("TokenizersBackend", "PreTrainedTokenizerFast")
+GGUF_DTYPE = "bfloat16"  # what a .gguf file becomes
+BFLOAT16_PARAMETERS = 25e6  # measured: docs/notes/cores.md
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 HUB_ID = r"[\w.-]+/[\w.-]+"
 
 
@@ -79,10 +83,45 @@ def with_weights(
     import torch
 
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    if dtype == "auto" and device is None and faster_in_bfloat16(files.folder):
+        dtype = "bfloat16"
     model = _weights(files.folder, dtype, options)
     _check_sizes(files, model)
     chosen: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedModel(files, model.to(chosen).eval(), str(model.dtype).removeprefix("torch."))
+
+
+def faster_in_bfloat16(folder: Path) -> bool:
+    """Whether a model on this CPU, saved in float32, is sampled in bfloat16 unless told otherwise.
+
+    A stated rule: the processor multiplies bfloat16 and the model is as large as was measured to
+    be faster (benchmarks/dtype.py). A model saved in another format keeps it.
+    """
+    if _is_adapter(folder):
+        return faster_in_bfloat16(model_folder(base_of(folder)))
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    large = size >= BFLOAT16_PARAMETERS * 4
+    return (
+        large
+        and saved_dtype(folder) == "float32"
+        and not has_gpu()
+        and not BFLOAT16_FLAGS.isdisjoint(cpu_flags())
+    )
+
+
+def saved_dtype(folder: Path) -> str | None:
+    """The number format that the model was saved for, as its configuration says."""
+    config = _json_in(folder / "config.json")
+    return config.get("dtype") or config.get("torch_dtype")
+
+
+def describe_dtype(files: ModelFiles, asked: str, used: str) -> Iterator[str]:
+    """A sentence where the number format was chosen here."""
+    if asked == "auto" and used == "bfloat16" and faster_in_bfloat16(files.folder):
+        yield (
+            f"{files.name} is used in bfloat16, which this processor multiplies faster than "
+            'float32. dtype = "float32" turns it off.'
+        )
 
 
 def model_files(
@@ -281,3 +320,77 @@ def _from_hub(name: str, revision: str | None) -> Path:
 def _first_line(text: str) -> str:
     lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:300] if lines else ""
+
+
+# --- a `.gguf` file: dequantised once into a folder that every engine can load --------------------
+
+
+def gguf_folder(file: Path) -> Path:
+    """The model's folder in the cache, made if it is not there: safetensors in bfloat16.
+
+    Two things are taken from the file's own metadata, because the library loses them: the token
+    that ends a response, and the file that the weights came from.
+    """
+    if not file.is_file():
+        raise EngineError(f"{file} is not there.")
+    folder = cache_folder() / f"{file.stem}-{_file_digest(file)[:16]}"
+    if not (folder / "config.json").is_file():
+        unfinished = folder.with_name(f".unfinished-{os.getpid()}-{folder.name}")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        try:
+            _convert_gguf(file, unfinished)
+            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: CRT_CACHE, or the user's cache."""
+    named = os.environ.get("CRT_CACHE")
+    if named:
+        return Path(named) / "gguf"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crt" / "gguf"
+
+
+def _convert_gguf(file: Path, folder: Path) -> None:
+    try:
+        from gguf import GGUFReader
+    except ImportError:
+        raise EngineError(f"{file} needs the package gguf: pip install gguf.") from None
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    try:
+        end = _end_token(GGUFReader(file))
+        tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, **options)
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent, dtype=getattr(torch, GGUF_DTYPE), **options
+        )
+    except Exception as error:  # damaged files fail in as many ways as there are readers
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise EngineError(f"{file} cannot be read as a GGUF model: {reason}") from None
+    if end is not None:
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
+        model.generation_config.eos_token_id = end
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = folder / "config.json"
+    write_json(config, read_json(config) | {"converted_from": file.name})
+
+
+def _end_token(reader: Any) -> int | None:
+    """The token that ends a turn, as the file says."""
+    for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eos_token_id"):
+        field = reader.fields.get(name)
+        if field is not None:
+            return int(field.contents())
+    return None
+
+
+def _file_digest(file: Path) -> str:
+    """Of the whole file: another quantisation under the same name is another model."""
+    with file.open("rb") as data:
+        return hashlib.file_file_digest(data, "sha256").hexdigest()

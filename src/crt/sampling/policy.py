@@ -1,6 +1,6 @@
 """The one place that samples, decodes and grades: problems in, graded rollouts out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from crt.data.prompts import Prompt, Template, render
 from crt.grading.grader import Grader, Item
-from crt.sampling.base import Sampler
+from crt.sampling.base import Sampler, Seed, hash_seed
 from crt.types import Problem, Rollout, Stop
 
 
@@ -35,17 +35,26 @@ class Policy:
         self.sampler, self.template, self.grader = sampler, template, grader
         self.eos_token_ids = frozenset(eos_token_ids)
 
-    def rollouts(self, problems: Sequence[Problem], num_samples: int, *seeds: int) -> list[Rollout]:
+    def rollouts(
+        self,
+        problems: Sequence[Problem],
+        num_samples: int,
+        *seeds: int,
+        tell: Callable[[int], None] = lambda answered: None,
+    ) -> list[Rollout]:
         """`num_samples` graded responses per problem, in order; the seeds decide what is drawn.
 
-        What is drawn for a problem does not depend on the problems asked with it.
+        What is drawn for a problem does not depend on the problems asked with it. `tell` is called
+        with the number of problems that are answered, at first with 0.
         """
         prompts = [render(problem, self.template) for problem in problems]
         longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
         size = max(1, self.sampler.batch_size(longest) // num_samples)
         seed = mix_seeds(*seeds)
+        own = [hash_seed(seed, problem.id) for problem in problems]
         rollouts: list[Rollout] = []
         for first in range(0, len(problems), size):
+            tell(first)
             part = slice(first, first + size)
             groups = respond(
                 prompts[part],
@@ -53,7 +62,7 @@ class Policy:
                 self.template.tokenizer,
                 self.eos_token_ids,
                 num_samples,
-                seed,
+                own[part],
             )
             rollouts += grade_responses(problems[part], groups, self.grader)
         return rollouts
@@ -65,7 +74,7 @@ def respond(
     tokenizer: Any,
     eos_token_ids: Collection[int],
     num_samples: int,
-    seed: int,
+    seed: Seed,
 ) -> list[list[Response]]:
     """`num_samples` responses per prompt, sampled together and decoded."""
     groups = sampler([prompt.token_ids for prompt in prompts], num_samples, seed)

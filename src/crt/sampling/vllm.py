@@ -3,13 +3,11 @@
 import gc
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crt.io import read_json
-from crt.sampling.base import Sampling, prompt_seeds
+from crt.sampling.base import Sampling, Seed, prompt_seeds
 from crt.sampling.hf import Sample
-from crt.sampling.models import ModelFiles
+from crt.sampling.models import ModelFiles, saved_dtype
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -44,7 +42,7 @@ class VllmSampler:
             self.options["distributed_executor_backend"] = "external_launcher"
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> list[list[Sample]]:
         """vLLM gives the k-th sample of a prompt the prompt's seed plus k."""
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
@@ -82,7 +80,8 @@ class VllmSampler:
             from vllm import LLM  # pyright: ignore[reportMissingImports]
 
             if self.options["dtype"] == "auto":
-                self.options["dtype"] = own_dtype(self.files.folder)
+                # By itself vLLM makes bfloat16 of float32.
+                self.options["dtype"] = saved_dtype(self.files.folder) or "auto"
             self._engine = LLM(str(self.files.folder), **self.options)
         return self._engine
 
@@ -101,7 +100,7 @@ class TrainersVllm:
         self.eos_token_ids, self.sampling = eos_token_ids, sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> list[list[Sample]]:
         """TRL wants prompts repeated, and equally many from every process."""
         trainer = self.trainer
@@ -131,13 +130,6 @@ class TrainersVllm:
 
     def _stop(self, tokens: Sequence[int]) -> Any:
         return "eos" if tokens and tokens[-1] in self.eos_token_ids else "length"
-
-
-def own_dtype(folder: Path) -> str:
-    """The dtype that the model was saved for; by itself vLLM makes bfloat16 of float32."""
-    path = folder / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    return config.get("dtype") or config.get("torch_dtype") or "auto"
 
 
 def close_engine(trainer: "GRPOTrainer") -> None:

@@ -4,6 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from crt.algorithm.step import Step
+from crt.errors import EngineError
+from crt.run import Run
+
 COLLAPSED_LENGTH = 0.05  # of the reference's tokens
 EMPTY = 1.5  # tokens: the one that ends a response and hardly any other
 COLLAPSED_ACCURACY = 0.2  # of the reference's accuracy
@@ -63,6 +67,28 @@ def broken_weights(named: Iterable[tuple[str, Any]], step: int) -> str | None:
         if not bool(weight.isfinite().all()):
             return f"{name} is not finite after step {step}. {TOO_HIGH}"
     return None
+
+
+def limit_ungraded(run: Run, step: Step, number: int) -> None:
+    """Stops a run whose grader does not work: its figures would be of the rest alone."""
+    counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
+    share = len(step.left_out) / max(1, len(step.left_out) + counted)
+    limit = run.config.grading.ungraded_limit
+    if share > limit and len(step.left_out) > 1:
+        raise EngineError(
+            f"training was stopped: {share:.0%} of the problems of step {number} "
+            f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
+            f"Look at the answers in the data and at {run.rollouts_file(number)}, give "
+            f"the grader more time, or raise grading.ungraded_limit. {last_good(run)}"
+        )
+
+
+def last_good(run: Run) -> str:
+    """The last checkpoint that kept the guard, for whoever reads why a run was stopped."""
+    good = [step for step, record in run.checkpoints.items() if record.get("feasible")]
+    if not good:
+        return "No checkpoint was feasible before that."
+    return f"The last feasible checkpoint is {run.checkpoint(good[-1])}."
 
 
 def _for_long(rows: Sequence[Row], steps: int, is_so: Any) -> bool:

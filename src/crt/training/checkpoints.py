@@ -12,8 +12,7 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from crt.algorithm.step import Step
-from crt.errors import CrtError, DataError, EngineError
+from crt.errors import CrtError, DataError
 from crt.io import checked_sum, read_json, read_sealed, sha256, write_json, write_sealed
 from crt.run import FILES, PROGRESS, RECORD, STATE, STEPS, Run
 
@@ -46,28 +45,6 @@ def keep_checkpoint(
             listed[file.name] = (sums or {}).get(file.name) or sha256(file)
     write_sealed(aside / RECORD, {"step": step, **found, FILES: listed})
     aside.replace(target)
-
-
-def limit_ungraded(run: Run, step: Step, number: int) -> None:
-    """Stops a run whose grader does not work: its figures would be of the rest alone."""
-    counted = 0 if step.signal is None else int(step.signal.decision.reward.shape[0])
-    share = len(step.left_out) / max(1, len(step.left_out) + counted)
-    limit = run.config.grading.ungraded_limit
-    if share > limit and len(step.left_out) > 1:
-        raise EngineError(
-            f"training was stopped: {share:.0%} of the problems of step {number} "
-            f"could not be graded, for example {step.left_out[0]!r}; the limit is {limit:.0%}. "
-            f"Look at the answers in the data and at {run.rollouts_file(number)}, give "
-            f"the grader more time, or raise grading.ungraded_limit. {last_good(run)}"
-        )
-
-
-def last_good(run: Run) -> str:
-    """The last checkpoint that kept the guard, for whoever reads why a run was stopped."""
-    good = [step for step, record in run.checkpoints.items() if record.get("feasible")]
-    if not good:
-        return "No checkpoint was feasible before that."
-    return f"The last feasible checkpoint is {run.checkpoint(good[-1])}."
 
 
 def finite(value: float | None) -> float | None:

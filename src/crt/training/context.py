@@ -14,12 +14,12 @@ from crt.config import RunConfig
 from crt.data.datasets import digest, load_mixture
 from crt.data.prompts import Template, prepare
 from crt.grading.grader import grader_identity, make_grader
+from crt.processes import Ranks
 from crt.sampling.base import InProcess, Sampler, Sampling, choose_engine
 from crt.sampling.models import Dtype, LoadedModel, load_model
 from crt.sampling.policy import Policy
 from crt.sampling.vllm import VllmSampler
-from crt.training.checkpoints import Say
-from crt.training.ranks import Ranks
+from crt.training.progress import Progress
 from crt.training.reference import Reference, Store
 from crt.types import Problem, Rollout
 
@@ -48,12 +48,19 @@ class Backend:
 class RunContext:
     """Problems, prompts, grader and sampler of a run; `cache` holds reference rollouts.
 
-    `say` is told what is done outside the steps, for whoever waits.
+    `progress` shows what is done, for whoever waits.
     """
 
-    def __init__(self, config: RunConfig, cache: Path, backend: Backend | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        cache: Path,
+        backend: Backend | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         self.config, self.cache, self.backend = config, cache, backend or IN_PROCESS
-        self.say: Say = lambda sentence: None
+        self.progress = progress or Progress(shown=False)
+        self.ranks = Ranks.found()
         self.base = self.load(config.model.name)
         tokenizer: Any = self.base.tokenizer
         self.template: Template = prepare(tokenizer, config.prompt)
@@ -64,9 +71,9 @@ class RunContext:
         self.sampling = Sampling(sampling.max_tokens, sampling.temperature, sampling.top_p)
         self.reference_sampling = reference_sampling(config)
         self.validation_sampling = validation_sampling(config)
-        self.grader = make_grader(config.grading)
+        workers = max(1, config.grading.workers // self.ranks.count)  # every rank has its own
+        self.grader = make_grader(config.grading.model_copy(update={"workers": workers}))
         self.grader.self_test()
-        self.ranks = Ranks.found()
         self.frozen_samplers: list[FrozenSampler] = []
 
     def load(self, name: str, dtype: Dtype | None = None) -> LoadedModel:
@@ -80,31 +87,6 @@ class RunContext:
                 dtype=dtype or model.dtype,
                 trust_remote_code=model.trust_remote_code,
             )
-
-    def load_to_train(self, name: str) -> tuple[LoadedModel, Any]:
-        """A model to train, and TRL's setting for a new adapter if one is to be trained.
-
-        Trained weights are float32, whatever `model.dtype` is: a step of 1e-6 is lost in the
-        rounding of bfloat16. The base below an adapter stays in `model.dtype`. An adapter is
-        trained on from where it is, so that it stays one adapter on the base.
-        """
-        lora = self.config.model.lora
-        if lora is None:
-            return self.load(name, "float32"), None
-        from peft import LoraConfig, PeftModel
-
-        base = self.load(self.config.model.name)
-        if name == self.config.model.name:
-            targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
-            return base, LoraConfig(
-                r=lora.rank,
-                lora_alpha=lora.alpha,  # pyright: ignore[reportArgumentType]
-                lora_dropout=lora.dropout,
-                target_modules=targets,
-                task_type="CAUSAL_LM",
-            )
-        adapted: Any = PeftModel.from_pretrained(base.model, name, is_trainable=True)
-        return replace(base, model=adapted), None
 
     @cached_property
     def problems(self) -> tuple[list[Problem], list[Problem]]:
@@ -160,7 +142,8 @@ class RunContext:
         def sampler(problems: Sequence[Problem]) -> Sequence[Rollout]:
             # What is kept is drawn for each problem alone; what is fresh, for this batch anew.
             fresh = [int(digest(*(p.id for p in problems))[:8], 16)] if store is None else []
-            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, *fresh)
+            tell = self.counter("reference", len(problems))
+            return policy.rollouts(problems, settings.rollouts, REFERENCE_SEED, *fresh, tell=tell)
 
         about = self.about(model, sampling, vllm=engine is not None)
         store = Store(self.cache, about) if settings.mode == "cached" else None
@@ -189,15 +172,29 @@ class RunContext:
         """
         problems = self.problems[1]
         mine = problems[self.ranks.rank :: self.ranks.count]
-        rollouts = policy.rollouts(mine, num_samples, self.config.seed, draw, step)
+        tell = self.counter(f"step {step} measured", len(mine))
+        rollouts = policy.rollouts(mine, num_samples, self.config.seed, draw, step, tell=tell)
         place = {problem.id: i for i, problem in enumerate(problems)}
         return sorted(self.ranks.gathered(rollouts), key=lambda one: place[one.problem_id])
 
+    def counter(self, what: str, problems: int) -> Callable[[int], None]:
+        """Shows how many problems of this process's share are answered, counted for all."""
+        total = problems * self.ranks.count
+
+        def tell(answered: int) -> None:
+            self.progress.count(what, answered * self.ranks.count, total)
+
+        return tell
+
     def on_validation(self, reference: Reference) -> Batch | None:
         """The frozen policy on the validation problems, sampled as checkpoints are there."""
-        if self.validation_sampling != self.reference_sampling:
-            reference = self.reference(self.base, self.validation_sampling)
-        return reference([problem.id for problem in self.problems[1]])
+        return self.validation_reference(reference)([problem.id for problem in self.problems[1]])
+
+    def validation_reference(self, reference: Reference) -> Reference:
+        """The same reference, or that of the sampling with which checkpoints are measured."""
+        if self.validation_sampling == self.reference_sampling:
+            return reference
+        return self.reference(self.base, self.validation_sampling)
 
     def close(self) -> None:
         """Stops the grader's workers and whatever holds a GPU."""

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crt.algorithm.batch import Batch
@@ -13,6 +13,7 @@ from crt.data.prompts import Template, render
 from crt.errors import ConfigError
 from crt.sampling.models import LoadedModel
 from crt.training.context import RunContext
+from crt.types import Verdict
 
 TRAINED_BYTES = 4  # per weight, and as many for each of Adam's two moments
 NOISY_VALIDATION = 0.01  # standard error of an accuracy gap
@@ -80,7 +81,9 @@ def trained_parameters(model: LoadedModel, config: RunConfig) -> int:
     return sum(config.model.lora.rank * sum(shape) for shape in matrices)
 
 
-def check_reference(batch: Batch | None, config: RunConfig) -> Batch:
+def check_reference(
+    batch: Batch | None, config: RunConfig, verdicts: Sequence[Verdict] = ()
+) -> Batch:
     """A reference that is cut off, or solves nothing or everything, makes no floor."""
     if batch is None:
         raise ConfigError("no reference response could be graded: look at data and prompt.")
@@ -93,8 +96,10 @@ def check_reference(batch: Batch | None, config: RunConfig) -> Batch:
             )
     if batch.accuracy in (0.0, 1.0) and "solves" not in config.preflight.skip:
         what = "nothing" if batch.accuracy == 0 else "everything"
+        unanswered = sum(verdict is Verdict.NO_ANSWER for verdict in verdicts)
+        cause = f" ({unanswered} of {len(verdicts)} gave no \\boxed{{}})" if unanswered else ""
         raise ConfigError(
-            f"the reference solves {what} of a probe of {len(batch.problem_ids)} problems: "
+            f"the reference solves {what} of a probe of {len(batch.problem_ids)} problems{cause}: "
             "take other data, look at the prompt and at how the answers are written, or set "
             'preflight.skip = ["solves"].'
         )

@@ -11,44 +11,52 @@ GOALS = {  # (stage, goal) in the paper's words: to rectify is to repair the con
     (2, "accuracy"): "raise",
     (2, "length"): "rectify",
 }
-EVERY = 5  # steps a line, where no one is watching
+EVERY = 5  # steps per line, where no one is watching
+SECONDS = 10.0  # between lines of a count there
 
 
-class View:
+class Progress:
     """A progress bar on a terminal, now and then a line elsewhere."""
 
-    def __init__(
-        self,
-        steps: int,
-        done: int = 0,
-        shown: bool = True,
-        tokens: int | None = None,
-        generated: int = 0,
-    ) -> None:
+    def __init__(self, shown: bool = True) -> None:
         shown = shown and "CRT_QUIET" not in os.environ
-        self.steps, self.tokens, self.generated, self.shown = steps, tokens, generated, shown
-        self.started, self.begun = time.monotonic(), self._share(done)
-        self.bar: Any = None
+        self.shown, self.bar, self.printed = shown, None, -SECONDS
         if shown and sys.stderr.isatty():
             self.bar = _bar()
-            self.task = self.bar.add_task("", total=1.0, completed=self.begun, figures="")
+            self.task = self.bar.add_task("", total=None, text="loading")
             self.bar.start()
+
+    def begin(self, steps: int, done: int, tokens: int | None = None, generated: int = 0) -> None:
+        """Training begins or goes on, `done` steps and `generated` tokens after its start."""
+        self.steps, self.tokens, self.generated = steps, tokens, generated
+        self.started, self.begun = time.monotonic(), self._share(done)
+        if self.bar is not None:
+            self.bar.reset(self.task, total=1.0, completed=self.begun, text="")
 
     def __call__(self, row: dict[str, Any]) -> None:
         """One more step."""
-        self.generated += row["generated"]
+        self.generated += row["generated_tokens"]
         share = self._share(row["step"])
         line = f"{self._place(row['step'])}  {describe(row)}"
         if self.bar is not None:
-            self.bar.update(self.task, completed=share, figures=line)
-        elif self.shown and (row["step"] % EVERY == 0 or share >= 1):
-            print(f"{line}  {self._left(share)}", flush=True)
+            self.bar.update(self.task, completed=share, text=f"{self._left(share)}  {line}")
+        elif row["step"] % EVERY == 0 or share >= 1:
+            self.say(f"{line}  {self._left(share)}")
+
+    def count(self, what: str, done: int, total: int) -> None:
+        """How many problems are answered outside the steps."""
+        line = f"{what}, {done} of {total} problems"
+        if self.bar is not None:
+            self.bar.update(self.task, text=line)
+        elif time.monotonic() - self.printed >= SECONDS:
+            self.say(line)
 
     def say(self, sentence: str) -> None:
         """What is done outside the steps."""
         if self.bar is not None:
             self.bar.console.print(sentence, markup=False, highlight=False)
         elif self.shown:
+            self.printed = time.monotonic()
             print(sentence, flush=True)
 
     def close(self) -> None:
@@ -67,8 +75,8 @@ class View:
         return f"step {step}, {min(1.0, self.generated / self.tokens):.0%} of the tokens"
 
     def _left(self, share: float) -> str:
-        each = (time.monotonic() - self.started) / max(1e-9, share - self.begun)
-        return f"{each * (1 - share) / 60:.1f} min left"
+        per_share = (time.monotonic() - self.started) / max(1e-9, share - self.begun)
+        return f"{per_share * (1 - share) / 60:.1f} min left"
 
 
 def describe(row: dict[str, Any]) -> str:
@@ -88,15 +96,8 @@ def describe(row: dict[str, Any]) -> str:
 
 
 def _bar() -> Any:
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    return Progress(
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[figures]}"),
-        TimeRemainingColumn(),
-    )
+    columns = BarColumn(bar_width=16), TextColumn("{task.fields[text]}")
+    return Progress(*columns, console=Console(stderr=True))

@@ -1,45 +1,31 @@
-"""Several processes as one run: who writes, who waits."""
+"""How many processes train on this machine; light, so that the first line comes at once."""
 
 import os
-from dataclasses import dataclass
-from typing import Any
+
+from crt.config import RunConfig
+from crt.errors import ConfigError
+from crt.processes import Ranks
+from crt.sampling.workers import processes_for_model
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """This process among those that `accelerate launch` or `torchrun` started."""
+def processes_for(config: RunConfig, wanted: int | None = None) -> int:
+    """How many processes share every step.
 
-    rank: int = 0
-    count: int = 1
-
-    @classmethod
-    def found(cls) -> "Ranks":
-        """From the launcher's environment; one process without it."""
-        return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
-
-    @property
-    def writes(self) -> bool:
-        """Only one process writes a run."""
-        return self.rank == 0
-
-    def wait(self) -> None:
-        """Until every process has come here."""
-        if self.count > 1:
-            from accelerate import PartialState
-
-            PartialState(cpu=not _has_gpu()).wait_for_everyone()
-
-    def gathered(self, rows: list[Any]) -> list[Any]:
-        """The rows of every process, one process after the other, for all of them."""
-        if self.count == 1:
-            return rows
-        from accelerate.utils import gather_object
-
-        self.wait()  # which also makes the processes' group, if nothing has yet
-        return gather_object(rows)
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+    A small model is trained by one process per physical core, with one thread each. A large one
+    has all cores as threads of one process. With a GPU, vLLM or verl there is one, and as many as
+    a launcher (torchrun, accelerate) has started stay as they are.
+    """
+    if "RANK" in os.environ:
+        return Ranks.found().count
+    rollouts = config.schedule.problems_per_step * config.sampling.group_size
+    if wanted is not None:
+        if wanted < 1 or rollouts % wanted:
+            raise ConfigError(
+                f"--processes {wanted}: a step has {rollouts} rollouts, which cannot be shared "
+                "equally. Give a number that divides them."
+            )
+        return wanted
+    if config.engine != "local" or config.trl.get("use_vllm"):
+        return 1
+    most = processes_for_model(config.model.name)
+    return next(count for count in range(most, 0, -1) if rollouts % count == 0)

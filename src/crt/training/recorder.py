@@ -10,18 +10,11 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.algorithm.step import Step
 from crt.errors import EngineError
+from crt.processes import Ranks
 from crt.run import RECORD, Run, rollout_record
-from crt.training.alarms import TOO_HIGH, alarm, broken_weights
-from crt.training.checkpoints import (
-    FINISHED,
-    finish,
-    finite,
-    keep_checkpoint,
-    last_good,
-    limit_ungraded,
-    sums_of,
-)
-from crt.training.ranks import Ranks
+from crt.training.alarms import TOO_HIGH, alarm, broken_weights, last_good, limit_ungraded
+from crt.training.checkpoints import FINISHED, finish, finite, keep_checkpoint, sums_of
+from crt.training.stage import Stage
 from crt.training.trl.trainer import STATE_FILE, CRTTrainer
 
 LOGGED = ("loss", "grad_norm", "kl", "entropy", "learning_rate")
@@ -34,40 +27,47 @@ TRAINER_FILES = (
 class Recorder(TrainerCallback):
     """Writes one stage's steps and checkpoints into the run, and stops it when it must.
 
-    `first` is the run's step before this stage. `measure` says what is known of the policy as it
-    is, for the record beside its checkpoint. `stop` is asked after every step.
+    `measure` says what is known of the policy as it is, for the record beside its checkpoint.
+    Weights are kept as they were trained; `dtype` is the one in which they are to be used.
     """
 
     def __init__(
         self,
         run: Run,
-        stage: int,
-        first: int,
+        stage: Stage,
+        trainer: CRTTrainer,
         measure: Callable[[int], dict[str, Any]],
-        stop: Callable[[list[dict[str, Any]]], bool],
-        guarded: bool,
         show: Callable[[dict[str, Any]], None],
-        dtype: str | None = None,
+        dtype: str,
     ) -> None:
-        self.run, self.stage, self.first, self.dtype = run, stage, first, dtype
-        self.measure, self.stop, self.guarded, self.show = measure, stop, guarded, show
+        self.run, self.stage, self.trainer = run, stage, trainer
+        self.measure, self.show, self.dtype = measure, show, dtype
         self.ranks = Ranks.found()
-        self.rows = [row for row in run.steps if row["stage"] == stage]
+        self.rows = [row for row in run.steps if row["stage"] == stage.number]
         self.pending: dict[str, Any] = {}
         self.terminated = self.ended = False
         self.clock = time.monotonic()
 
-    def on_graded(self, trainer: CRTTrainer, step: Step) -> None:
+    def step_after(self, steps: int) -> int:
+        """The run's number of the stage's step."""
+        return self.stage.first + steps
+
+    def on_graded(self, step: Step) -> None:
         """A batch is sampled, graded and decided; the update comes after."""
-        number = self.first + trainer.state.global_step + 1
-        self.pending = {"step": number, "stage": self.stage, "left_out": len(step.left_out)}
-        self.pending["generated"] = sum(rollout.length or 0 for rollout in trainer.rollouts)
+        number = self.step_after(self.trainer.state.global_step + 1)
+        self.pending = {
+            "step": number,
+            "stage": self.stage.number,
+            "left_out": len(step.left_out),
+            "generated_tokens": sum(rollout.length or 0 for rollout in self.trainer.rollouts),
+        }
         if step.signal is not None:
             self.pending |= step.signal.row
         if self.ranks.writes:
-            pairs = zip(trainer.rollouts, trainer.advantages.reshape(-1), strict=True)
+            advantages = self.trainer.advantages.reshape(-1)
+            pairs = zip(self.trainer.rollouts, advantages, strict=True)
             self.run.add_rollouts(number, [rollout_record(*pair) for pair in pairs])
-        if not trainer.finite_logprobs:
+        if not self.trainer.finite_logprobs:
             self._stop(f"probabilities are no numbers at step {number}. {TOO_HIGH}")
         limit_ungraded(self.run, step, number)
         self.sampled = time.monotonic()
@@ -81,7 +81,7 @@ class Recorder(TrainerCallback):
         del state.log_history[:-1]  # it would be saved whole with every state; the run has its rows
         now = time.monotonic()
         values = {name: logs[name] for name in LOGGED if name in logs}
-        broken = alarm([*self.rows, self.pending | values], self.guarded)
+        broken = alarm([*self.rows, self.pending | values], self.stage.guarded)
         if control.should_save and not broken:
             broken = broken_weights(model.named_parameters(), self.pending["step"])
         row = self.pending | {name: finite(value) for name, value in values.items()}
@@ -102,19 +102,18 @@ class Recorder(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the stage when it is over, and saves first when the process is asked to end."""
-        step = self.first + state.global_step
-        over = self.stop([*self.rows, self.pending] if self.pending else self.rows)
+        over = self.stage.over([*self.rows, self.pending] if self.pending else self.rows)
         self.ended = over or state.global_step == state.max_steps
         # A signal may reach one process before and another after the end of this step.
         self.terminated = any(self.ranks.gathered([self.terminated]))
         if self.ended or self.terminated:
             control.should_save = control.should_training_stop = True
-        if self._is_due(step):
+        if self._is_due(self.step_after(state.global_step)):
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer's files are there: marks them whole, and makes the run's checkpoint."""
-        step = self.first + state.global_step
+        step = self.step_after(state.global_step)
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         sums = sums_of(saved) if self.ranks.writes else {}
         absent = not (self.run.checkpoint(step) / RECORD).is_file()
@@ -131,7 +130,7 @@ class Recorder(TrainerCallback):
 
     def _checkpoint(self, saved: Path, step: int, sums: dict[str, str]) -> None:
         """The weights under the run's own name, with a record; whole or absent."""
-        found = self.measure(step)  # by all processes together
+        metrics = self.measure(step)  # by all processes together
         if self.ranks.writes:
             files = [
                 file
@@ -140,5 +139,5 @@ class Recorder(TrainerCallback):
             ]
             if not any(file.suffix == ".safetensors" for file in files):
                 raise EngineError(f"TRL saved no weights in {saved}: set it to save whole models.")
-            record = {"stage": self.stage} | found
+            record = {"stage": self.stage.number} | metrics
             keep_checkpoint(self.run, step, files, record, sums, self.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 from crt.algorithm.batch import Batch, TruncatedAs, batch_of
 from crt.data.datasets import content_hash
 from crt.errors import DataError
-from crt.training.ranks import Ranks
+from crt.processes import Ranks
 from crt.types import Problem, Rollout, Verdict
 
 ALONE = Ranks()
@@ -139,6 +139,11 @@ class Reference:
         found = self.rollouts(problem_ids)
         flat = [rollout for problem_id in problem_ids for rollout in found[problem_id]]
         return batch_of(flat, self.truncated_as)[0]
+
+    def verdicts(self, problem_ids: Sequence[str]) -> list[Verdict]:
+        """Of every reference rollout."""
+        found = self.rollouts(problem_ids)
+        return [rollout.verdict for problem_id in problem_ids for rollout in found[problem_id]]
 
     def sample_ahead(self, problems: Iterable[Problem]) -> None:
         """The rollouts that are missing, kept as they come: a kill loses the last few."""

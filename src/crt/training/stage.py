@@ -38,7 +38,7 @@ Row = Mapping[str, Any]
 
 def generated(rows: Iterable[Row]) -> int:
     """Tokens that the policy generated in these steps; the reference's do not count."""
-    return sum(row["generated"] for row in rows)
+    return sum(row["generated_tokens"] for row in rows)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage:
     """
     folder, num_samples = run.checkpoint(step), run.config.validation.final_rollouts
     asked = len(context.problems[1])
-    context.say(f"Measuring {folder.name} again on {asked} problems × {num_samples}.")
+    context.progress.say(f"Measuring {folder.name} again on {asked} problems × {num_samples}.")
     model = context.load(str(folder))
     how = context.validation_sampling
     engine = context.frozen(model, how)

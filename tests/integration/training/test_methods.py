@@ -158,7 +158,6 @@ def offline(tiny: Path, folder: Path, steps: int) -> Watching:
         for name, text in zip(names, texts, strict=True)
     ]
     fast = FastRollouts(prompts, 0, 10, 1.0, frozen=frozen.eval())
-    fast.token_ids = {prompt.text: list(prompt.token_ids) for prompt in prompts}
     rows = [{"prompt": p.text, "problem_id": p.problem_id} for p in prompts]
     reference = Batch(("p0", "p1", "p2", "p3"), [[1, 0]] * 4, [[5, 7]] * 4)
     return Watching(

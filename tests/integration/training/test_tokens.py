@@ -31,7 +31,7 @@ def whole(recipe, tmp_path_factory) -> Path:
 
 
 def test_a_share_counts_what_earlier_stages_used():
-    done = [{"step": 1, "generated": 30}, {"step": 2, "generated": 20}]
+    done = [{"step": 1, "generated_tokens": 30}, {"step": 2, "generated_tokens": 20}]
     assert Budget(100).share(done) == 0.5
     # 30 were used up to step 1, and this stage's row adds 20
     assert Budget.after(100, done, step=1).share(done[1:]) == 0.5
@@ -50,7 +50,7 @@ def test_the_run_ends_with_the_step_that_uses_the_last_token(whole):
 def test_generated_counts_every_response(whole):
     run = Run.open(whole)
     for row in run.steps:
-        assert row["generated"] == sum(r["tokens"] for r in run.rollouts(row["step"]))
+        assert row["generated_tokens"] == sum(r["tokens"] for r in run.rollouts(row["step"]))
 
 
 def test_the_second_stage_begins_at_its_share_of_the_tokens(whole):

@@ -16,7 +16,7 @@ from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training import train as stages
 from crt.training.context import RunContext
-from crt.training.launch import recommendation
+from crt.training.train import recommendation
 from crt.training.validation import FINAL_DRAW, confirm, graded
 from tests.support.trained import rows, same, train
 

@@ -26,7 +26,7 @@ def test_the_row_counts_short_wrong_answers_that_were_rewarded():
 
 def test_the_row_counts_groups_that_say_nothing():
     batch = Batch(("a", "b"), [[1, 1], [1, 1]], [[20, 20], [40, 20]])
-    assert signal(LengthOnly(), batch, batch)[0].row["silent_groups"] == 0.5
+    assert signal(LengthOnly(), batch, batch)[0].row["zero_advantage_groups"] == 0.5
 
 
 def test_the_row_shows_the_multiplier_the_step_used():

@@ -74,7 +74,7 @@ def test_a_killed_comparison_goes_on(killed, recipes, capfd):
         ("two", 1, "last"),
     ]
     for row in rows:
-        assert row["tokens"] == sum(step["generated"] for step in Run.open(run).steps) >= 400
+        assert row["tokens"] == sum(step["generated_tokens"] for step in Run.open(run).steps) >= 400
         assert row["step"] in Run.open(run).checkpoints
         assert (row["problems"], row["rollouts"]) == (12, 24)
     assert (killed / "runs" / "references").is_dir()  # one cache for all runs

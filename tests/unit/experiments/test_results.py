@@ -38,7 +38,9 @@ def run_of(
     """A run of four steps with one checkpoint, as training leaves it."""
     run = Run.create(comparison.run(job), job.config)
     for step in range(1, 5):
-        run.add_step({"step": step, "stage": 1, "generated": 100, "seconds": {"sample": 30.0}})
+        run.add_step(
+            {"step": step, "stage": 1, "generated_tokens": 100, "seconds": {"sample": 30.0}}
+        )
     run.checkpoint(4).mkdir()
     record = {"accuracy": accuracy, "tokens": tokens, "margin": accuracy - 0.8}
     reference = {"reference_accuracy": 0.8, "reference_tokens": 100.0}

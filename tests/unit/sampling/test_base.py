@@ -12,7 +12,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError, install_command
-from crt.sampling.base import MOST_ROWS, InProcess, Sampling, choose_engine, sample_in_process
+from crt.sampling.base import (
+    MOST_ROWS,
+    Group,
+    InProcess,
+    Sampling,
+    choose_engine,
+    sample_groups,
+)
 from crt.sampling.hf import Sample
 from crt.sampling.models import ModelFiles
 from crt.sampling.vllm import TrainersVllm, VllmSampler
@@ -207,10 +214,14 @@ def test_vllm_that_is_not_there_is_said():
 def test_what_is_drawn_does_not_depend_on_the_number_of_processes(model, cut):
     """Three groups of four, shared by two processes after a whole group or in the middle of one."""
     how = Sampling(12)
-    prompts = [prompt for prompt in PROMPTS for _ in range(4)]
 
     def drawn(first: int, last: int) -> list[list[int]]:
-        samples = sample_in_process(model, prompts[first:last], [END], how, 3, first % 4)
-        return [sample.tokens for sample in samples]
+        groups: list[Group] = []
+        for number, prompt in enumerate(PROMPTS):
+            begin, end = max(first, 4 * number), min(last, 4 * number + 4)
+            if begin < end:
+                groups.append(Group(prompt, number, end - begin, begin - 4 * number))
+        samples = sample_groups(model, groups, [END], how)
+        return [sample.tokens for group in samples for sample in group]
 
-    assert drawn(0, cut) + drawn(cut, len(prompts)) == drawn(0, len(prompts))
+    assert drawn(0, cut) + drawn(cut, 12) == drawn(0, 12)

@@ -15,7 +15,8 @@ from transformers import (
 )
 
 from crt.errors import EngineError
-from crt.sampling.models import base_of, cache_bytes, load_model, weights_hash
+from crt.sampling import models as found_models
+from crt.sampling.models import base_of, cache_bytes, describe_dtype, load_model, weights_hash
 
 SHAPE = {
     "vocab_size": 8,
@@ -149,3 +150,18 @@ def test_no_end(tmp_path):
     words.eos_token = None
     words.save_pretrained(tmp_path)
     refused(tmp_path, "names no token that ends a response")
+
+
+def test_large_float32_models_are_used_in_bfloat16_where_it_is_faster(folder, monkeypatch):
+    monkeypatch.setattr(found_models, "cpu_flags", lambda: frozenset({"avx512_bf16"}))
+    monkeypatch.setattr(found_models, "has_gpu", lambda: False)
+    assert load_model(str(folder)).dtype == "float32"  # small
+    monkeypatch.setattr(found_models, "BFLOAT16_PARAMETERS", 10)
+    used = load_model(str(folder))
+    assert used.dtype == "bfloat16"
+    (said,) = describe_dtype(used.files, "auto", used.dtype)
+    assert said.startswith(f"{folder} is used in bfloat16") and 'dtype = "float32"' in said
+    assert load_model(str(folder), dtype="float32").dtype == "float32"  # turned off
+    monkeypatch.setattr(found_models, "cpu_flags", lambda: frozenset({"avx2"}))
+    assert load_model(str(folder)).dtype == "float32"
+    assert not list(describe_dtype(used.files, "auto", "float32"))

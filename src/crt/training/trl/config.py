@@ -25,16 +25,16 @@ OURS = {  # settings of TRL that a recipe sets under its own names, or that the 
 }  # fmt: skip
 
 
-BIASED = {  # values under which a response counts the less, or the more, the longer it is
-    "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate"),
-    "importance_sampling_level": ("sequence",),
-    "mask_truncated_completions": (True,),
-}
-BIASED_INSTEAD = {
-    "vllm_importance_sampling_mode": 'leave it out ("token_truncate") or use "token_mask"',
-    "importance_sampling_level": 'leave it out ("token")',
-    "mask_truncated_completions": 'leave it out, or set grading.truncated = "mask", which keeps '
-    "the guard's count whole",
+BIASED = {  # values under which a response's length decides how much it counts; what to do instead
+    "vllm_importance_sampling_mode": (
+        ("sequence_mask", "sequence_truncate"),
+        'leave it out ("token_truncate") or use "token_mask"',
+    ),
+    "importance_sampling_level": (("sequence",), 'leave it out ("token")'),
+    "mask_truncated_completions": (
+        (True,),
+        'leave it out, or set grading.truncated = "mask", which keeps the guard\'s count whole',
+    ),
 }
 
 
@@ -130,10 +130,11 @@ def passed_on(extra: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"[trl] {name} is set by the recipe's own sections: set it there.")
         if name not in known:
             raise ConfigError(f"[trl] {name} is no setting of TRL. {did_you_mean(name, known)}")
-        if value in BIASED.get(name, ()):
+        biased, instead = BIASED.get(name, ((), ""))
+        if value in biased:
             raise ConfigError(
                 f'[trl] {name} = "{value}" weighs a response by its length, which is what this '
-                f"trainer is about: {BIASED_INSTEAD[name]}."
+                f"trainer is about: {instead}."
             )
     require_whole_checkpoints(extra.get("fsdp_config"), extra.get("deepspeed"))
     return dict(extra)

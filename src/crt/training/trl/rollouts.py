@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError
 from crt.grading.grader import Grader
-from crt.sampling.base import Sampling, sample_in_process
+from crt.sampling.base import Group, Sampling, prompt_seeds, sample_groups
 from crt.sampling.models import LoadedModel
 from crt.sampling.policy import Response, decode_response, grade_responses, mix_seeds
 from crt.types import Problem, Rollout, Verdict
@@ -60,6 +61,17 @@ def reward_of(verdict: Verdict) -> float | None:
     return None if verdict is Verdict.UNGRADED else float(verdict is Verdict.CORRECT)
 
 
+def prompt_ids(prompts: Sequence[Prompt]) -> Callable[[Sequence[Any]], list[list[int]]]:
+    """Finds prompts' token ids by their messages: TRL would render them by its own settings."""
+    token_ids = {_key(prompt.messages or prompt.text): list(prompt.token_ids) for prompt in prompts}
+    return lambda messages: [token_ids[_key(message)] for message in messages]
+
+
+def _key(messages: Any) -> str:
+    """Messages, or a plain text, as something to look up."""
+    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])
+
+
 class FastRollouts:
     """Samples by the policy's weights; what is drawn depends on seed, step and prompt alone.
 
@@ -76,26 +88,40 @@ class FastRollouts:
         model: "SamplingModel | None" = None,
         frozen: PreTrainedModel | None = None,
     ) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+        self.prompt_ids = prompt_ids(prompts)
         self.seed, self.max_tokens, self.top_p = seed, max_tokens, top_p
         self.model, self.frozen = model, frozen
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL's form: prompts come already repeated for their rollouts, equal ones together."""
-        prompts = [self.token_ids[_key(message)] for message in messages]
-        samples = sample_in_process(
+        prompts = self.prompt_ids(messages)
+        drawn = sample_groups(
             self._model(trainer),
-            prompts,
+            self._groups(prompts, trainer),
             trainer.eos_token_ids,
             Sampling(self.max_tokens, trainer.temperature, self.top_p),
-            mix_seeds(self.seed, trainer.state.global_step),
-            first_index=trainer.accelerator.process_index * len(prompts) % trainer.num_generations,
         )
+        samples = [sample for group in drawn for sample in group]
         return {
             "prompt_ids": prompts,
             "completion_ids": [sample.tokens for sample in samples],
             "logprobs": [sample.logprobs for sample in samples],
         }
+
+    def _groups(self, prompts: list[list[int]], trainer: GRPOTrainer) -> list[Group]:
+        """This process's rollouts; seeds are those of the whole step, whoever draws which."""
+        size, begin = trainer.num_generations, trainer.accelerator.process_index * len(prompts)
+        everyone: list[list[int]] = gather_object(prompts)
+        step_seed = mix_seeds(self.seed, trainer.state.global_step)
+        seeds = prompt_seeds(everyone[::size], step_seed)
+        groups: list[Group] = []
+        at, end = begin, begin + len(prompts)
+        while at < end:
+            number, first = divmod(at, size)
+            count = min(size - first, end - at)
+            groups.append(Group(everyone[at], seeds[number], count, first))
+            at += count
+        return groups
 
     def _model(self, trainer: GRPOTrainer) -> Any:
         if self.frozen is not None:
@@ -106,15 +132,15 @@ class FastRollouts:
 
 
 class VllmRollouts:
-    """vLLM as TRL runs it, after our own prompts: TRL would render them by its own settings."""
+    """vLLM as TRL runs it, after our own prompts."""
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
-        self.token_ids = {_key(prompt.messages): list(prompt.token_ids) for prompt in prompts}
+        self.prompt_ids = prompt_ids(prompts)
 
     def __call__(self, messages: Sequence[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """TRL has given vLLM the policy's weights before it asks."""
         engine: Any = trainer.vllm_generation
-        prompts = [self.token_ids[_key(message)] for message in messages]
+        prompts = self.prompt_ids(messages)
         _, completion_ids, logprobs, _ = engine.generate(
             prompts=prompts, images=None, num_generations=trainer.num_generations
         )
@@ -123,11 +149,6 @@ class VllmRollouts:
             "completion_ids": completion_ids,
             "logprobs": [[candidates[0] for candidates in tokens] for tokens in logprobs],
         }
-
-
-def _key(messages: Any) -> str:
-    """Messages, or a plain text, as something to look up."""
-    return messages if isinstance(messages, str) else repr([dict(turn) for turn in messages])
 
 
 class SamplingModel:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -18,14 +19,15 @@ from crt.algorithm.objectives import Objective, state_of, with_state
 from crt.algorithm.step import ReferenceFor, Step, decide, logged_metrics, weight_by_length
 from crt.errors import ConfigError
 from crt.io import read_json, write_json
+from crt.sampling.hf import denormals_flushed
+from crt.training.trl.micro_batches import can_share_prefixes, completion_logprobs, regroup
 from crt.training.trl.rollouts import Correctness
-from crt.training.trl.unpadded import UnpaddedGRPOTrainer
 from crt.types import Rollout, Verdict
 
 STATE_FILE = "objective.json"
 
 
-class CRTTrainer(UnpaddedGRPOTrainer):
+class CRTTrainer(GRPOTrainer):
     """In place of `GRPOTrainer`, with an objective and the reference it guards against.
 
     The data set needs the column `problem_id`, and `budget` if prompts state one; the one reward
@@ -59,17 +61,23 @@ class CRTTrainer(UnpaddedGRPOTrainer):
         _require_one_update_per_batch(self)
         _require_references(self.train_dataset, reference)
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's; attention weights below 1e-38 would make a CPU crawl, so they are 0 in it."""
+        with denormals_flushed():
+            return super().train(*args, **kwargs)
+
+    # --- a batch is sampled, graded and decided --------------------------------------------------
+
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """TRL's rewards of all ranks; beside them the graded rollouts of all ranks."""
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         reward_func = self.reward_funcs[0]
         if isinstance(reward_func, Correctness):
             mine = reward_func.rollouts
         else:
-            rank = self.accelerator.process_index
-            own = rewards[rank * len(inputs) : (rank + 1) * len(inputs), 0].tolist()
+            own = rewards[self._share(len(inputs)), 0].tolist()
             tokenizer: Any = self._tokenizer
             end = {*self.eos_token_ids, tokenizer.pad_token_id}
             mine = rollouts_from_rewards(inputs, completion_ids_list, own, end)
@@ -90,12 +98,10 @@ class CRTTrainer(UnpaddedGRPOTrainer):
             self.finite_logprobs = bool(gathered.all())
         if self.off_policy:
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
-        step = self._decide()
-        values = torch.tensor(self.advantages.reshape(-1), dtype=torch.float32)
-        rank = self.accelerator.process_index
-        mine = slice(rank * len(inputs), (rank + 1) * len(inputs))
-        output["advantages"] = values[mine].to(output["advantages"])
-        step = self._with_weights(step, output)
+        step = self._with_weights(self._decide(), output)
+        values = self.advantages.reshape(-1)
+        mine = self._share(len(inputs))
+        output["advantages"] = torch.tensor(values[mine]).to(output["advantages"])
         # What has no part in the policy gradient must carry no KL either.
         output["completion_mask"][torch.tensor(self._without_gradient()[mine])] = 0
         self._log_step(values.tolist(), step)
@@ -109,6 +115,11 @@ class CRTTrainer(UnpaddedGRPOTrainer):
             self.objective, self.rollouts, self.reference, self.estimator, self.truncated_as
         )
         return step
+
+    def _share(self, rows: int) -> slice:
+        """This rank's rows among those of all ranks."""
+        first = self.accelerator.process_index * rows
+        return slice(first, first + rows)
 
     def _without_gradient(self) -> BoolArray:
         """(P · G,) Rollouts of groups without a signal, and muted ones."""
@@ -140,32 +151,87 @@ class CRTTrainer(UnpaddedGRPOTrainer):
             for name, value in logged_metrics(step.signal.row, self.stage).items():
                 self._metrics["train"][name].append(value)
 
+    # --- the update, on fewer tokens -------------------------------------------------------------
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """TRL's micro-batches, regrouped and trimmed whenever they are new."""
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self.is_training or self._buffered_inputs is before:
+            return inputs
+        positions = self._buffered_inputs[0]["completion_ids"].numel()
+        by_prefix = can_share_prefixes(self.model, positions)
+        self._buffered_inputs = regroup(self._buffered_inputs, by_prefix)
+        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **others: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Shared beginnings once where the model allows it; images and routers go TRL's way."""
+        size = batch_size or len(input_ids)
+        plain = all(value is None or value is False for value in others.values())
+        if not plain or not can_share_prefixes(model, size * logits_to_keep):
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size,
+                compute_entropy=compute_entropy, **others,
+            )  # fmt: skip
+        with self.accelerator.autocast():
+            parts = [
+                completion_logprobs(model, ids, mask, logits_to_keep, self.temperature)
+                for ids, mask in zip(input_ids.split(size), attention_mask.split(size), strict=True)
+            ]
+        logprobs, entropies = (torch.cat(columns) for columns in zip(*parts, strict=True))
+        return logprobs, entropies if compute_entropy else None, None
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
+        """TRL's loss; masked rows alone have no entropy and no distance, rather than 0."""
+        loss = super()._compute_loss(model, inputs)
+        if self.is_training and not inputs["completion_mask"].any():
+            metrics = self._metrics["train"]
+            for name in metrics.keys() & {"entropy", "kl"}:
+                metrics[name].pop()
+                if not metrics[name]:
+                    del metrics[name]
+        return loss
+
+    @property
+    def is_training(self) -> bool:
+        """And not evaluating."""
+        return cast(torch.nn.Module, self.model).training
+
+    # --- saved and resumed -----------------------------------------------------------------------
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """The objective's state goes with the checkpoint."""
+        """The objective's memory goes with the checkpoint."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             folder = Path(self._get_output_dir(trial=trial)) / name
             write_json(folder / STATE_FILE, state_of(self.objective))
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """The adapter that is trained comes back too.
+    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+        """On resuming the objective's memory and the trained adapter come back too.
 
         TRL keeps a copy of the adapter a stage starts from as `ref`; transformers finds that folder
         in the checkpoint, loads what is in it, and leaves out the adapter beside it.
         """
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        adapted: Any = self.accelerator.unwrap_model(model or self.model)
-        beside = Path(resume_from_checkpoint) / "adapter_model.safetensors"
-        if beside.is_file() and "ref" in getattr(adapted, "peft_config", {}):
-            adapted.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
-            adapted.set_adapter("default")
-
-    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
-        """On resuming the objective's state comes back with the optimiser's."""
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and (Path(checkpoint) / STATE_FILE).exists():
+        if checkpoint is None:
+            return
+        if (Path(checkpoint) / STATE_FILE).exists():
             self.objective = with_state(self.objective, read_json(Path(checkpoint) / STATE_FILE))
+        adapted: Any = self.accelerator.unwrap_model(self.model)
+        beside = Path(checkpoint) / "adapter_model.safetensors"
+        if beside.is_file() and "ref" in getattr(adapted, "peft_config", {}):
+            adapted.load_adapter(checkpoint, "default", is_trainable=True)
+            adapted.set_adapter("default")
 
 
 def rollouts_from_rewards(

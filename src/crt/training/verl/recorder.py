@@ -13,8 +13,8 @@ from crt.errors import EngineError
 from crt.io import write_json
 from crt.run import Run, rollout_record
 from crt.sampling.models import WORDS
-from crt.training.alarms import alarm
-from crt.training.checkpoints import finite, keep_checkpoint, last_good, limit_ungraded
+from crt.training.alarms import alarm, last_good, limit_ungraded
+from crt.training.checkpoints import finite, keep_checkpoint
 from crt.training.stage import Stage
 from crt.training.validation import against, figures, guard_of
 from crt.training.verl.advantages import BatchAdvantages
@@ -35,7 +35,7 @@ METRICS = {  # ours: verl's
     "kl": "crt/kl",
     "entropy": "crt/entropy",
     "learning_rate": "actor/lr",
-    "weights_apart": "training/rollout_probs_diff_max",
+    "rollout_probs_diff_max": "training/rollout_probs_diff_max",
 }
 
 
@@ -63,7 +63,7 @@ class ClusterRecorder:
             "step": number,
             "stage": self.stage.number,
             "left_out": len(decided.left_out),
-            "generated": sum(record["tokens"] for record in records),
+            "generated_tokens": sum(record["tokens"] for record in records),
             **(decided.signal.row if decided.signal else {}),
         }
         self.run.add_rollouts(number, records)

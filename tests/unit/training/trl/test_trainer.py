@@ -20,11 +20,10 @@ from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Short
 from crt.algorithm.step import signal
 from crt.data.prompts import Prompt
 from crt.errors import ConfigError, DataError
-from crt.training.trl import prefix_tree
-from crt.training.trl.prefix_tree import tree_fits
+from crt.training.trl import micro_batches
+from crt.training.trl.micro_batches import can_share_prefixes, regroup
 from crt.training.trl.rollouts import FastRollouts
 from crt.training.trl.trainer import CRTTrainer
-from crt.training.trl.unpadded import UnpaddedGRPOTrainer, regroup
 from crt.types import Verdict
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -125,7 +124,6 @@ def fast_rollouts(tokenizer) -> FastRollouts:
     texts = [" ".join("abcdef"[:n]) for n in range(1, 6)]
     asked = [Prompt(text, (), text, tuple(tokenizer.encode(text)), False) for text in texts]
     fast = FastRollouts(asked, 0, 8, 1.0)
-    fast.token_ids = {prompt.text: list(prompt.token_ids) for prompt in asked}
     return fast
 
 
@@ -249,7 +247,7 @@ def test_padding_is_cut_and_the_loss_is_the_same(tmp_path, tokenizer, objective)
     for pack in (True, False):
         one = trainer(tmp_path, tokenizer, objective, steps=1, learning_rate=0.0, beta=0.5)
         if not pack:
-            stock = super(UnpaddedGRPOTrainer, one)
+            stock = super(CRTTrainer, one)
             one._prepare_inputs = stock._prepare_inputs
             one._get_per_token_logps_and_entropies = stock._get_per_token_logps_and_entropies
         kept = []
@@ -313,7 +311,7 @@ def test_a_silent_micro_batch_is_not_in_the_mean_entropy(tmp_path, tokenizer):
 def test_a_batch_without_completions_costs_next_to_nothing(
     tmp_path, tokenizer, monkeypatch, max_logits
 ):
-    monkeypatch.setattr(prefix_tree, "MAX_LOGITS", max_logits)
+    monkeypatch.setattr(micro_batches, "MAX_LOGITS", max_logits)
     batch = {
         "prompt_ids": torch.full((3, 5), 4),
         "prompt_mask": torch.ones(3, 5, dtype=torch.long),
@@ -349,7 +347,7 @@ def test_a_pass_without_gradient_is_spared_the_padding(tmp_path, tokenizer):
     with torch.no_grad():
         ours, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, 6, 2)
         spared = sum(computed)
-        theirs, _, _ = super(UnpaddedGRPOTrainer, made)._get_per_token_logps_and_entropies(
+        theirs, _, _ = super(CRTTrainer, made)._get_per_token_logps_and_entropies(
             made.model, ids, mask, 6, 2
         )
     hook.remove()
@@ -371,8 +369,8 @@ def test_the_tree_says_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapter)
     inside = mask[:, 3:].bool()
     found = []
     for few in (2**26, 0):
-        monkeypatch.setattr(prefix_tree, "MAX_LOGITS", few)
-        assert tree_fits(made.model, 12) is bool(few)
+        monkeypatch.setattr(micro_batches, "MAX_LOGITS", few)
+        assert can_share_prefixes(made.model, 12) is bool(few)
         said, entropy, _ = made._get_per_token_logps_and_entropies(
             made.model, ids, mask, 4, compute_entropy=True
         )
@@ -388,8 +386,8 @@ def test_the_tree_says_what_tiles_say(tmp_path, tokenizer, monkeypatch, adapter)
 
 
 def test_long_rows_of_a_large_vocabulary_go_in_tiles():
-    model, most = tiny_model(), prefix_tree.MAX_LOGITS // len(WORDS)
-    assert tree_fits(model, most) and not tree_fits(model, most + 1)
+    model, most = tiny_model(), micro_batches.MAX_LOGITS // len(WORDS)
+    assert can_share_prefixes(model, most) and not can_share_prefixes(model, most + 1)
 
 
 def test_small_numbers_are_flushed_in_a_step_and_not_after_it(tmp_path, tokenizer):

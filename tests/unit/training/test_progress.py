@@ -1,6 +1,6 @@
 import pytest
 
-from crt.training.progress import describe
+from crt.training.progress import Progress, describe
 
 ROW = {
     "stage": 1,
@@ -32,3 +32,17 @@ def test_stage_two_has_no_floor_of_accuracy():
 
 def test_a_step_that_could_not_be_graded_says_so():
     assert describe({"stage": 1}) == "stage 1  nothing could be graded"
+
+
+def test_waiting_is_shown_from_its_beginning_and_then_seldom(capsys):
+    progress = Progress()
+    for done in (0, 32, 64):
+        progress.count("reference", done, 200)
+    assert capsys.readouterr().out == "reference, 0 of 200 problems\n"
+
+
+def test_other_ranks_are_quiet(capsys):
+    progress = Progress(shown=False)
+    progress.count("reference", 0, 200)
+    progress.say("Measuring.")
+    assert capsys.readouterr().out == ""

@@ -1,13 +1,12 @@
-"""A tree of responses says of each what the model says of it alone, gradients and all."""
+"""Shared beginnings say of each response what the model says of it alone, gradients and all."""
 
 import pytest
 import torch
 
-from crt.training.trl.prefix_tree import (
-    attention_blocks,
-    build_tree,
+from crt.training.trl.micro_batches import (
+    can_share_prefixes,
     completion_logprobs,
-    tree_fits,
+    merge_prefixes,
 )
 from tests.support.small_models import END, gpt2, latent, lively, llama, qwen, seeded
 
@@ -29,60 +28,32 @@ def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, length
 
 
-def test_every_beginning_is_one_node():
-    # a b c | a b d | a b | e: nodes in sorted order are a, b, c, d, e
-    tree = build_tree(*padded([[5, 6, 7], [5, 6, 8], [5, 6], [9]]))
-    assert tree.token.tolist() == [5, 6, 7, 8, 9]
-    assert tree.depth.tolist() == [0, 1, 2, 2, 0]
-    assert tree.parent.tolist() == [0, 0, 1, 1, 4]
-    assert tree.node[:2].tolist() == [[0, 1, 2], [0, 1, 3]]
-    assert tree.node[2, :2].tolist() == [0, 1] and tree.node[3, 0] == 4
+def test_every_beginning_is_there_once():
+    # a b c | a b d | a b | e: in sorted order they end with a, b, c, d, e
+    prefixes = merge_prefixes(*padded([[5, 6, 7], [5, 6, 8], [5, 6], [9]]))
+    assert prefixes.token.tolist() == [5, 6, 7, 8, 9]
+    assert prefixes.position.tolist() == [0, 1, 2, 2, 0]
+    assert prefixes.index[:2].tolist() == [[0, 1, 2], [0, 1, 3]]
+    assert prefixes.index[2, :2].tolist() == [0, 1] and prefixes.index[3, 0] == 4
+    # a b stand first in the third row, which is the shortest and sorts before the others
+    assert prefixes.place.tolist() == [6, 7, 2, 5, 9]
 
 
-def test_nodes_are_the_distinct_beginnings_of_any_rows():
+def test_prefixes_are_the_distinct_beginnings_of_any_rows():
     for seed in range(20):
         lengths = torch.randint(1, 8, (12,), generator=seeded(seed)).tolist()
         rows = [
             torch.randint(0, 3, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
         ]
         ids, length = padded(rows)
-        tree = build_tree(ids, length)
+        prefixes = merge_prefixes(ids, length)
         begun = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
-        assert len(tree.token) == len(begun)
+        assert len(prefixes.token) == len(begun)
+        assert torch.equal(ids.flatten()[prefixes.place], prefixes.token)
         for k, row in enumerate(rows):
-            path = tree.node[k, : len(row)]
-            assert tree.token[path].tolist() == row
-            assert tree.parent[path[1:]].tolist() == path[:-1].tolist()
-
-
-def test_nodes_ask_themselves_and_each_of_their_ancestors_once():
-    for seed in range(20):
-        lengths = torch.randint(1, 9, (12,), generator=seeded(seed)).tolist()
-        rows = [
-            torch.randint(0, 2, (n,), generator=seeded(97 * seed + n)).tolist() for n in lengths
-        ]
-        tree = build_tree(*padded(rows))
-        nodes = len(tree.token)
-        asked = torch.zeros(nodes, nodes, dtype=torch.long)
-        for part in attention_blocks(tree):
-            block = torch.ones_like(asked[part.query, part.key])
-            asked[part.query, part.key] += block.tril() if part.causal else block
-        expected = torch.zeros_like(asked)
-        for node in range(nodes):
-            expected[node, node] = 1
-            if tree.parent[node] != node:
-                expected[node] += expected[tree.parent[node]]
-        assert torch.equal(asked, expected)
-
-
-def test_what_a_row_adds_is_one_branch():
-    # 3 4 5 6 in common, then three ends
-    tree = build_tree(*padded([[3, 4, 5, 6, 7], [3, 4, 5, 6, 8, 9], [3, 4, 5, 6, 9]]))
-    told = [
-        (part.query.start, part.query.stop, part.key.start, part.key.stop)
-        for part in attention_blocks(tree)
-    ]
-    assert told == [(0, 5, 0, 5), (5, 7, 5, 7), (7, 8, 7, 8), (5, 8, 0, 4)]
+            path = prefixes.index[k, : len(row)]
+            assert prefixes.token[path].tolist() == row
+            assert prefixes.position[path].tolist() == list(range(len(row)))
 
 
 @pytest.mark.parametrize("maker", [qwen, llama, gpt2])
@@ -91,7 +62,7 @@ def test_the_same_as_row_by_row(maker, temperature):
     model = lively(maker)
     ids, length = padded(ROWS)
     kept = ids.shape[1] - PROMPT
-    assert tree_fits(model, ids.numel())
+    assert can_share_prefixes(model, ids.numel())
     weight = torch.randn(len(ROWS), kept, generator=seeded())
     weight[torch.arange(kept) >= (length - PROMPT)[:, None]] = 0
 
@@ -131,18 +102,18 @@ def test_what_rows_have_in_common_is_computed_once():
 def test_with_dropout_rows_are_read_one_by_one():
     """What is in common would be dropped in common."""
     model = lively(gpt2)
-    assert tree_fits(model, 100)
-    assert not tree_fits(model.train(), 100)
+    assert can_share_prefixes(model, 100)
+    assert not can_share_prefixes(model.train(), 100)
 
 
 def test_keys_and_values_of_two_sizes_go_row_by_row():
     model = lively(latent)
     ids, _ = padded(ROWS)
-    assert not tree_fits(model, ids.numel())
+    assert not can_share_prefixes(model, ids.numel())
 
 
 def test_gradient_checkpointing_goes_row_by_row():
     """It would attend once more when the tree is gone."""
     model = lively(llama).train()
     model.gradient_checkpointing_enable()
-    assert not tree_fits(model, 100)
+    assert not can_share_prefixes(model, 100)
