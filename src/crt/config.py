@@ -18,8 +18,16 @@ from pydantic import (
 
 from crt.algorithm.advantages import Estimator
 from crt.algorithm.batch import TruncatedAs
-from crt.algorithm.objectives import Dataclass, setting_fields
-from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
+from crt.algorithm.objectives import (
+    Dataclass,
+    Guarded,
+    LengthOnly,
+    PrimalDual,
+    Refine,
+    Shorten,
+    setting_fields,
+)
+from crt.algorithm.registry import METHODS, Method, budget_styles, name_of, removed_setting
 from crt.algorithm.two_stage import TwoStage
 from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
@@ -48,13 +56,19 @@ def read_dataclass(kind: type[T], settings: Table) -> T:
         raise ValueError(" ".join(sentences(error))) from None
 
 
+CRT_PARTS = (Shorten, Refine, PrimalDual, LengthOnly)
+
+
 def unknown_settings(data: Table, kind: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """A sentence for every key that is not a setting of `kind`, here and in its sections."""
     names = list(kind.model_fields) if issubclass(kind, BaseModel) else setting_fields(kind)
     types = get_type_hints(kind)
     for key, value in data.items():
-        if key not in names:
-            yield f"{'.'.join((*path, key))} is not a setting. {did_you_mean(key, names)}"
+        place = ".".join((*path, key))
+        if kind in CRT_PARTS and (removed := removed_setting(key, value)):
+            yield ".".join((*path, removed))
+        elif key not in names:
+            yield f"{place} is not a setting. {did_you_mean(key, names)}"
         elif isinstance(value, dict) and (section := _section_class(types[key])):
             yield from unknown_settings(value, section, (*path, key))
 
@@ -253,11 +267,21 @@ def _read_method(value: Any) -> Method:
     kind = settings.pop("type", None)
     if not isinstance(kind, str) or kind not in METHODS:
         raise ValueError(f"type = {kind!r} is not a method. {did_you_mean(str(kind), METHODS)}")
-    return read_dataclass(METHODS[kind], settings)
+    if METHODS[kind] is not Guarded:
+        return read_dataclass(METHODS[kind], settings)
+    inner = _read_method(settings.pop("inner", {"type": "length_only"}))
+    if isinstance(inner, TwoStage | Guarded):
+        raise ValueError(f'inner.type = "{name_of(inner)}": the guard goes around a single signal')
+    return dataclasses.replace(read_dataclass(Guarded, settings), inner=inner)
 
 
 def _write_method(method: Method) -> dict[str, Any]:
-    return {"type": name_of(method), **settings_of(method)}
+    settings = {"type": name_of(method), **settings_of(method)}
+    return (
+        settings | {"inner": _write_method(method.inner)}
+        if isinstance(method, Guarded)
+        else settings
+    )
 
 
 def settings_of(value: Dataclass) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from crt.algorithm.objectives import (
     AccuracyOnly,
+    Guarded,
     LengthOnly,
     PrimalDual,
     Refine,
@@ -14,7 +15,7 @@ from crt.algorithm.objectives import (
     setting_fields,
 )
 from crt.algorithm.registry import Method
-from crt.algorithm.two_stage import TwoStage
+from crt.algorithm.two_stage import Saturation, TwoStage
 from crt.config import RunConfig
 
 
@@ -73,21 +74,34 @@ def _stages(method: Method, steps: int, tokens: int | None) -> list[str]:
             f"Stage I, at most {int(end.latest * steps)} steps"
             f"{f' or {end.latest:.0%} of the tokens' if tokens else ''}: "
             f"{_objective(method.shorten)} "
-            f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
-            f"steps, not before step {end.at_least}.",
+            f"{_saturation(end)}",
             f"Stage II, the rest, from the shortest {method.start} checkpoint: "
             f"{_objective(method.refine)}",
         ]
     return [_objective(method)]
 
 
+def _saturation(end: Saturation) -> str:
+    if not end.window:
+        return "It uses them all."
+    return (
+        f"It ends when length improved less than {end.improvement:.0%} over {end.window} "
+        f"steps, not before step {end.at_least}."
+    )
+
+
 def _objective(method: Method | Refine) -> str:
     match method:
         case Shorten():
-            slack = "one standard error" if method.slack == "auto" else f"{method.slack:g}"
+            if method.rule == "switch":
+                return (
+                    "shorten while accuracy is at least the reference's − "
+                    f"{method.tolerance:g} − slack ({method.slack:g}), otherwise restore accuracy."
+                )
             return (
-                f"shorten while accuracy is at least the reference's − {method.tolerance:g} "
-                f"− slack ({slack}), otherwise restore accuracy (guard per {method.guard})."
+                "shorten and keep accuracy in every step: r = c·(2 + λ − L/mean L), where λ moves "
+                f"by {method.rate:g} for each standard error that accuracy is below the "
+                f"reference's − {method.tolerance:g}. Advantages have one scale for the batch."
             )
         case Refine():
             allowed = method.length_tolerance + method.length_slack
@@ -99,6 +113,12 @@ def _objective(method: Method | Refine) -> str:
             return (
                 "Primal-dual: length and λ × accuracy in every step, λ from "
                 f"{method.multiplier:g}, moved by {method.multiplier_rate:g} × the violation."
+            )
+        case Guarded():
+            return (
+                f"Guarded: {_objective(method.inner)} λ × accuracy is added, and λ moves by "
+                f"{method.rate:g} for each standard error that accuracy is below the reference's − "
+                f"{method.tolerance:g}."
             )
         case AccuracyOnly():
             return "Accuracy only (plain GRPO): a control without length pressure."
