@@ -102,9 +102,9 @@ class Shorten:
     error. In that unit one κ serves small and large batches.
     """
 
-    rule: Rule = "multiplier"
     tolerance: float = 0.0  # ε
     slack: float = 0.01  # η, of the switch
+    rule: Rule = "multiplier"
     rate: float = 2.0  # κ, of the multiplier
     multiplier: float = field(default=1.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged

@@ -45,9 +45,9 @@ def test_memory_comes_back():
         PrimalDual(), through_json(later, describe_objective(PrimalDual()))
     )
     assert again.multiplier == 3.5 and words == []
-    averaged = replace(Shorten(smoothing=0.5), average_gap=0.02, gap_noise=0.3)
-    start = describe_objective(Shorten(smoothing=0.5))
-    assert restore_objective(Shorten(smoothing=0.5), through_json(averaged, start))[0] == averaged
+    moved = replace(Shorten(), multiplier=2.5, variance=0.3)
+    start = describe_objective(Shorten())
+    assert restore_objective(Shorten(), through_json(moved, start))[0] == moved
 
 
 def test_a_changed_setting_counts_and_is_told():
