@@ -92,7 +92,10 @@ def decisions(problems: int, steps: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shift = shifts(rng, np.array(GAPS))
     tables = [repaired(rng, GUARDS, problems, float(each), steps) for each in shift]
-    print(f"\n{problems} problems × {GROUP} rollouts a step, slack {SWITCH.slack:g}, {steps} steps each")
+    print(
+        f"\n{problems} problems × {GROUP} rollouts a step, slack {SWITCH.slack:g}, "
+        f"{steps} steps each"
+    )
     print("reference rollouts     repairs when 0 / 2 / 5 points worse    as with 16, drawn alike")
     for i, name in enumerate([*map(str, GUARDS), "16 again, another draw"]):
         shares = " / ".join(f"{100 * table[i].mean():4.1f}" for table in tables)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from table_candidates import CANDIDATES
 
 from crt.algorithm.metrics import AES2, aes
-from crt.algorithm.objectives import Estimator, Guarded, PrimalDual, Refine, Shorten
+from crt.algorithm.objectives import Estimator, Guarded, PrimalDual, Shorten
 from crt.algorithm.registry import METHODS, Method
 from crt.algorithm.tabular import WORLDS, Policy, Training, fit, fit_two_stages, make_base, optimum
 from crt.algorithm.two_stage import Saturation, TwoStage
@@ -39,7 +39,7 @@ PRESCRIBED: dict[str, Estimator] = {  # by the method; the recipes have the same
     "intern_s2": "centred",
 }
 UNTOLD = ("l1_exact", "l1_max")  # a table cannot read a budget
-SWITCHED = TwoStage(shorten=Shorten(rule="switch"), refine=Refine(rule="switch"))
+SWITCHED = TwoStage(Shorten(rule="switch"), saturation=Saturation(window=20))
 
 
 def contenders() -> dict[str, Method]:
@@ -78,7 +78,7 @@ def run(
     base = make_base(problems, rng, WORLDS[world])
     _, shortest = optimum(base)
     if isinstance(method, TwoStage):
-        stages = (method.shorten, method.refine, Saturation())
+        stages = (method.shorten, method.refine, method.saturation)
         policy = fit_two_stages(base, *stages, training, rng)[1]
     else:
         reference, _ = base.sample(training.reference_rollouts, rng, training.noise)
@@ -157,7 +157,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     """What is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="all, if none is named")
     parser.add_argument("--candidates", action="store_true", help="rules of the guard instead")
     parser.add_argument("--worlds", action="store_true", help="a column per world")
