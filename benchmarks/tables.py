@@ -116,10 +116,10 @@ def show(name: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
 def show_worlds(name: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """A row: in each world points of accuracy and length over the base's."""
     cells = [
-        f"{np.mean([one.points for one in runs]):+6.1f}{np.mean([one.ratio for one in runs]):5.2f}"
+        f"{np.mean([one.points for one in runs]):+5.1f}{np.mean([one.ratio for one in runs]):5.2f}"
         for runs in outcomes.values()
     ]
-    return f"{name[:11]:<12}" + "".join(cells)
+    return f"{name[:9]:<10}" + "".join(cells)
 
 
 def main() -> None:
@@ -139,7 +139,7 @@ def main() -> None:
             f"{args.seeds} seeds\n"
         )
         if args.worlds:
-            print(f"{'':<12}" + "".join(f"{world:>11}" for world in worlds))
+            print(f"{'':<10}" + "".join(f"{world:>10}" for world in worlds))
         else:
             print(
                 f"{'':<27}{'AES2':>9}{'worst':>9}{'points':>9}{'lowest':>9}{'kept':>8}{'saved':>8}"

@@ -50,6 +50,8 @@ def read_dataclass(kind: type[T], settings: Table) -> T:
     """A dataclass from plain values, without silent conversions; ValueError says what is wrong."""
     if mistakes := list(unknown_settings(settings, kind)):
         raise ValueError(" ".join(mistakes))
+    if kind is Guarded and "inner" in settings:
+        return _read_guarded(settings)
     try:
         return TypeAdapter(kind).validate_json(json.dumps(settings), strict=True)
     except ValidationError as error:
@@ -267,30 +269,30 @@ def _read_method(value: Any) -> Method:
     kind = settings.pop("type", None)
     if not isinstance(kind, str) or kind not in METHODS:
         raise ValueError(f"type = {kind!r} is not a method. {did_you_mean(str(kind), METHODS)}")
-    if METHODS[kind] is not Guarded:
-        return read_dataclass(METHODS[kind], settings)
-    inner = _read_method(settings.pop("inner", {"type": "length_only"}))
+    return read_dataclass(METHODS[kind], settings)
+
+
+def _read_guarded(settings: Table) -> Any:
+    """The guard, and what it goes around: a method of its own, named by its `type`."""
+    rest = {name: value for name, value in settings.items() if name != "inner"}
+    inner = _read_method(settings["inner"])
     if isinstance(inner, TwoStage | Guarded):
         raise ValueError(f'inner.type = "{name_of(inner)}": the guard goes around a single signal')
-    return dataclasses.replace(read_dataclass(Guarded, settings), inner=inner)
+    return dataclasses.replace(read_dataclass(Guarded, rest), inner=inner)
 
 
 def _write_method(method: Method) -> dict[str, Any]:
-    settings = {"type": name_of(method), **settings_of(method)}
-    return (
-        settings | {"inner": _write_method(method.inner)}
-        if isinstance(method, Guarded)
-        else settings
-    )
+    return {"type": name_of(method), **settings_of(method)}
 
 
 def settings_of(value: Dataclass) -> dict[str, Any]:
     """A dataclass's settings, its memory left out, nested ones likewise."""
     settings = {name: getattr(value, name) for name in setting_fields(value)}
-    return {
+    plain = {
         name: settings_of(setting) if hasattr(setting, "__dataclass_fields__") else setting
         for name, setting in settings.items()
     }
+    return plain | {"inner": _write_method(value.inner)} if isinstance(value, Guarded) else plain
 
 
 class RunConfig(Part):

@@ -97,7 +97,7 @@ def test_the_guard_goes_around_another_method():
         ({"model": "pocket"}, 'model = "pocket" should be an object'),
         (
             {"method": {"type": "crt", "shorten": {"slack": "wide"}}},
-            "shorten.slack = \"wide\" should be a valid number.",
+            'shorten.slack = "wide" should be a valid number.',
         ),
         (
             {"method": {"type": "crt", "saturation": {"latest": 1.0}}},
