@@ -6,8 +6,8 @@
 Nothing is cached: the reference is drawn anew in every step. The first tables ask for decisions:
 problems as hard as the pocket model finds its own, a policy of known true gap, and the guard of
 Stage I, the paper's switch; then that of Stage II. The last one trains the tabular policy, whose
-accuracy is known exactly, with so many fresh reference rollouts, and says how far below the base it ends and how
-short it becomes.
+accuracy is known exactly, with so many fresh reference rollouts, and says how far below the base
+it ends and how short it becomes.
 """
 
 import argparse

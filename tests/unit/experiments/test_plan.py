@@ -161,8 +161,8 @@ def test_the_grid_of_the_repository(capsys):
     grids = ["--grids", str(ROOT / "benchmarks/sensitivity.toml"), "--seeds", "1"]
     budget = ["--set", "schedule.tokens=1000", "--out", "nowhere"]
     assert main([*words, *grids, *budget]) == 0
-    # 4 + 3 + 3 + 4 + 2 + 2 + 2 values, less the recipe's own seven, plus the recipe once
-    assert "14 runs" in capsys.readouterr().out
+    # 4 + 3 + 3 + 3 + 2 values, less the recipe's own five, plus the recipe once
+    assert "11 runs" in capsys.readouterr().out
 
 
 def test_tuned_settings_go_to_their_recipe(recipes, tmp_path):
