@@ -5,9 +5,9 @@
 
 Nothing is cached: the reference is drawn anew in every step. The first tables ask for decisions:
 problems as hard as the pocket model finds its own, a policy of known true gap, and the guard of
-Stage I; then that of Stage II. The last one trains the tabular policy, whose accuracy is known
-exactly, with so many fresh reference rollouts, and says how far below the base it ends and how
-short it becomes.
+Stage I, the paper's switch; then that of Stage II. The last one trains the tabular policy, whose
+accuracy is known exactly, with so many fresh reference rollouts, and says how far below the base
+it ends and how short it becomes.
 """
 
 import argparse
@@ -37,18 +37,17 @@ GROUP = 16
 FULL = 16  # reference rollouts a problem, as in the paper
 GAPS = (0.0, 0.02, 0.05)  # of true accuracy
 LONGER = (0.0, 0.1, 0.25)  # than the reference
-BURN_IN = 10  # steps until a smoothed gap has forgotten its beginning
+SWITCH = Shorten(rule="switch", slack=0.03)  # about a standard error at 32 × 16
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A number of reference rollouts a problem, and the weight of the past in the gap."""
+    """A number of reference rollouts a problem."""
 
     rollouts: int
-    smoothing: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.rollouts:2d}, smoothing {self.smoothing:g}"
+        return f"{self.rollouts:2d}"
 
 
 GUARDS = (
@@ -56,10 +55,6 @@ GUARDS = (
     Guard(8),
     Guard(4),
     Guard(2),
-    Guard(8, 0.3),
-    Guard(4, 0.45),
-    Guard(4, 0.6),
-    Guard(2, 0.65),
 )
 
 
@@ -76,9 +71,9 @@ def repaired(
     The last row is the first guard again with another draw of the reference: two draws of the
     whole number do not agree always either.
     """
-    objectives = [Shorten(slack="auto", smoothing=g.smoothing) for g in (*guards, guards[0])]
+    objectives = [SWITCH] * (len(guards) + 1)
     found = np.zeros((len(objectives), steps), dtype=bool)
-    for step in range(-BURN_IN, steps):
+    for step in range(steps):
         base = rng.beta(*HARDNESS, problems)
         policy = np.clip(base - rng.normal(shift, DIFFERS, problems), 0, 1)
         batch, reference, other = (
@@ -88,7 +83,7 @@ def repaired(
         seen = [first(reference, guard.rollouts) for guard in guards]
         for i, against in enumerate((*seen, first(other, guards[0].rollouts))):
             decision, objectives[i] = objectives[i].step(batch, against)
-            found[i, max(step, 0)] = decision.goal == "accuracy"
+            found[i, step] = decision.goal == "accuracy"
     return found
 
 
@@ -97,7 +92,10 @@ def decisions(problems: int, steps: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shift = shifts(rng, np.array(GAPS))
     tables = [repaired(rng, GUARDS, problems, float(each), steps) for each in shift]
-    print(f"\n{problems} problems × {GROUP} rollouts a step, slack auto, {steps} steps each")
+    print(
+        f"\n{problems} problems × {GROUP} rollouts a step, slack {SWITCH.slack:g}, "
+        f"{steps} steps each"
+    )
     print("reference rollouts     repairs when 0 / 2 / 5 points worse    as with 16, drawn alike")
     for i, name in enumerate([*map(str, GUARDS), "16 again, another draw"]):
         shares = " / ".join(f"{100 * table[i].mean():4.1f}" for table in tables)
@@ -132,7 +130,7 @@ def trained(guard: Guard, seed: int, steps: int) -> tuple[float, float, float]:
     """Points below the base's accuracy at the end and in the worst step, and tokens."""
     rng = np.random.default_rng(seed)
     base = make_base(32, rng)
-    policy, objective = base, Shorten(slack="auto", smoothing=guard.smoothing)
+    policy, objective = base, Shorten()
     below: list[float] = []
     for _ in range(steps):
         batch, style = policy.sample(GROUP, rng)
@@ -202,7 +200,7 @@ def _goals(
     steps: Sequence[tuple[Batch, Batch]], guard: Guard, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Which steps repair with so many of the reference's rollouts, drawn without replacement."""
-    objective = Shorten(slack="auto", smoothing=guard.smoothing)
+    objective = SWITCH
     goals: list[bool] = []
     for batch, reference in steps:
         order = rng.permutation(reference.correct.shape[1])

@@ -164,9 +164,9 @@ def main() -> dict[str, tuple[float, float]]:
         measured[name] = (batch.accuracy, batch.mean_length)
 
     measure("base")
-    # Stage I: shorten; restore accuracy first whenever it falls below the base's.
+    # Stage I: shorten, with accuracy weighed the more the further it is below the base's.
     frozen = copy.deepcopy(policy).requires_grad_(False)
-    shorten = crt.Shorten(slack="auto", length_on="wrong_is_endless")
+    shorten = crt.Shorten()
     train_stage(policy, frozen, tokenizer, training, shorten, args.stage_one, args, "Stage I ")
     measure("stage1")
     # Stage II: raise accuracy; shorten again whenever responses outgrow Stage I's.

@@ -24,8 +24,16 @@ from pydantic import (
 
 from crt.algorithm.advantages import Estimator
 from crt.algorithm.batch import TruncatedAs
-from crt.algorithm.objectives import Dataclass, setting_fields
-from crt.algorithm.registry import METHODS, Method, budget_styles, name_of
+from crt.algorithm.objectives import (
+    Dataclass,
+    Guarded,
+    LengthOnly,
+    PrimalDual,
+    Refine,
+    Shorten,
+    setting_fields,
+)
+from crt.algorithm.registry import METHODS, Method, budget_styles, name_of, removed_setting
 from crt.algorithm.two_stage import TwoStage
 from crt.data.prompts import PromptSettings
 from crt.errors import did_you_mean
@@ -55,14 +63,19 @@ def read_dataclass(kind: type[T], settings: Table) -> T:
         raise ValueError(" ".join(sentences(error))) from None
 
 
+CRT_PARTS = (Shorten, Refine, PrimalDual, LengthOnly)  # they had more settings once
+
+
 def unknown_settings(data: Table, kind: Any, path: str = "") -> Iterator[str]:
     """A sentence for every key that is not a setting of `kind`, here and in its sections."""
     names = list(kind.model_fields) if issubclass(kind, BaseModel) else setting_fields(kind)
     types = get_type_hints(kind)
     for key, value in data.items():
-        if key not in names:
+        if kind in CRT_PARTS and (removed := removed_setting(key, value)):
+            yield f"{path}{removed}"
+        elif key not in names:
             yield f"{path}{key} is not a setting. {did_you_mean(key, names)}"
-        elif isinstance(value, dict) and key == "method":
+        elif isinstance(value, dict) and key in ("method", "inner"):
             if method := METHODS.get(str(value.get("type"))):  # otherwise that is the mistake
                 yield from unknown_settings(_without_type(value), method, f"{path}{key}.")
         elif isinstance(value, dict) and (section := _section_class(types[key])):
@@ -288,6 +301,23 @@ def _without_type(value: Any) -> Any:
     return {n: tuple(s) if isinstance(s, list) else s for n, s in settings.items()}
 
 
+def _read_guarded(value: Any) -> Any:
+    """The guard, and what it goes around: a method of its own, named by its `type`."""
+    settings = _without_type(value)
+    if not isinstance(settings, dict) or "inner" not in settings:
+        return settings
+    try:
+        inner: Any = TypeAdapter(AnyMethod).validate_json(json.dumps(settings["inner"]))
+    except ValidationError as error:
+        raise ValueError(" ".join(sentences(error))) from None
+    if isinstance(inner, TwoStage | Guarded):
+        raise ValueError(f'inner.type = "{name_of(inner)}": the guard goes around a single signal')
+    return settings | {"inner": inner}
+
+
+READERS: dict[Any, Any] = {Guarded: _read_guarded}  # of methods whose settings hold a method
+
+
 def _method_settings(method: Method) -> dict[str, Any]:
     return {"type": name_of(method), **settings_of(method)}
 
@@ -296,7 +326,8 @@ if TYPE_CHECKING:
     AnyMethod = Method
 else:
     _KINDS = (
-        Annotated[kind, BeforeValidator(_without_type), Tag(name)] for name, kind in METHODS.items()
+        Annotated[kind, BeforeValidator(READERS.get(kind, _without_type)), Tag(name)]
+        for name, kind in METHODS.items()
     )
     AnyMethod = Annotated[
         reduce(or_, _KINDS), Discriminator(_method_type), PlainSerializer(_method_settings)
@@ -306,10 +337,11 @@ else:
 def settings_of(value: Dataclass) -> dict[str, Any]:
     """A dataclass's settings, its memory left out, nested ones likewise."""
     settings = {name: getattr(value, name) for name in setting_fields(value)}
-    return {
+    plain = {
         name: settings_of(setting) if hasattr(setting, "__dataclass_fields__") else setting
         for name, setting in settings.items()
     }
+    return plain | {"inner": _method_settings(value.inner)} if isinstance(value, Guarded) else plain
 
 
 class RunConfig(Part):

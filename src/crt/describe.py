@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from crt.algorithm.objectives import Dataclass, setting_fields
+from crt.algorithm.objectives import Dataclass, Guarded, setting_fields
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 
@@ -61,6 +61,8 @@ def _describe(method: Dataclass) -> str:
     """The first sentence of its docstring, which holds the formula, and its settings."""
     summary = (type(method).__doc__ or type(method).__name__).splitlines()[0]
     settings = {name: getattr(method, name) for name in setting_fields(method)}
+    if isinstance(method, Guarded):
+        return f"{summary} The inner method: {_describe(settings['inner'])}"
     given = ", ".join(f"{name} = {_plain(value)}" for name, value in settings.items())
     return f"{summary} Settings: {given}." if given else summary
 

@@ -26,7 +26,7 @@ MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
 FOLDER = StageFolder(Path("/runs/x/state/stage1"))
 
 
-@pytest.mark.parametrize("objective", [Shorten(slack="auto"), Refine(), PrimalDual()])
+@pytest.mark.parametrize("objective", [Shorten(), Refine(), PrimalDual()])
 def test_verl_knows_every_override(objective):
     config = load_recipe(RECIPES / "cluster" / "deepseek-r1-7b.toml")
     saved = FOLDER.saved / "global_step_10"

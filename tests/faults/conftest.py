@@ -24,7 +24,6 @@ model = {{ name = "{folder}/model", dtype = "float32" }}
 prompt.instruction = "{{question}}"
 data.train = ["{folder}/data.jsonl"]
 method.type = "crt"
-method.shorten = {{ slack = "auto", smoothing = 0.5 }}
 method.saturation = {{ at_least = 2, window = 1, latest = 0.5, improvement = 0.0 }}
 schedule = {{ steps = 6, problems_per_step = 2, save_every = 1 }}
 sampling = {{ group_size = 4, max_tokens = 10 }}

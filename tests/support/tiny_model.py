@@ -23,8 +23,6 @@ instruction = "{{question}}"
 train = ["{data}"]
 [method]
 type = "crt"
-shorten.slack = "auto"
-shorten.smoothing = 0.5
 saturation = {{ at_least = 2, window = 1, latest = 0.5, improvement = 0.0 }}
 [schedule]
 steps = 8

@@ -1,6 +1,7 @@
 import pytest
 
-from crt.algorithm.objectives import PrimalDual
+from crt.algorithm.baselines import ShorterBetter
+from crt.algorithm.objectives import Guarded, PrimalDual
 from crt.algorithm.registry import METHODS, TwoStage
 from crt.config import RunConfig
 from crt.describe import what_would_run
@@ -36,8 +37,8 @@ def test_every_method_can_be_named(name):
 def test_method_settings_arrive():
     config = config_of(table(method={"type": "primal_dual", "multiplier": 2.5}))
     assert config.method == PrimalDual(multiplier=2.5)
-    config = config_of(table(method={"type": "crt", "shorten": {"slack": "auto"}}))
-    assert isinstance(config.method, TwoStage) and config.method.shorten.slack == "auto"
+    config = config_of(table(method={"type": "crt", "shorten": {"rule": "switch"}}))
+    assert isinstance(config.method, TwoStage) and config.method.shorten.rule == "switch"
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one():
@@ -50,7 +51,35 @@ def test_an_unknown_key_is_refused_with_the_nearest_one():
 
 
 def test_an_objectives_memory_is_no_setting():
-    assert "average_gap is not a setting" in refused(method={"type": "crt_1s", "average_gap": 0.1})
+    assert "multiplier is not a setting" in refused(method={"type": "crt_1s", "multiplier": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ({"type": "crt_1s", "slack": "auto"}, 'slack = "auto" was removed: leave it out'),
+        ({"type": "crt", "shorten": {"smoothing": 0.8}}, "shorten.smoothing was removed"),
+        ({"type": "crt", "refine": {"solved": "shorten"}}, "refine.solved was removed"),
+        ({"type": "crt_1s", "guard": "problem"}, "guard was removed"),
+        ({"type": "length_only", "length_on": "all"}, "length_on was removed"),
+        ({"type": "primal_dual", "multiplier_limit": 5.0}, "multiplier_limit was removed"),
+    ],
+)
+def test_a_setting_of_an_older_recipe_is_named_with_what_took_its_place(method, sentence):
+    assert sentence in refused(method=method)
+
+
+def test_the_guard_goes_around_another_method():
+    method = {"type": "guarded", "rate": 1.0, "inner": {"type": "shorter_better", "penalty": 0.03}}
+    config = config_of(table(method=method))
+    assert config.method == Guarded(ShorterBetter(penalty=0.03), rate=1.0)
+    assert config_of(config.model_dump(mode="json")).method == config.method
+    assert "shortest correct" in " ".join(what_would_run(config))
+    assert "penalti is not a setting" in refused(
+        method=method | {"inner": {"type": "kimi", "penalti": 1}}
+    )
+    assert 'inner.type = "crt"' in refused(method=method | {"inner": {"type": "crt"}})
+    assert "a number of tokens" not in refused(method=method | {"inner": {"type": "l1_max"}})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +97,7 @@ def test_an_objectives_memory_is_no_setting():
         ({"model": "pocket"}, 'model = "pocket" should be an object'),
         (
             {"method": {"type": "crt", "shorten": {"slack": "wide"}}},
-            "shorten.slack = \"wide\" should be a valid number or 'auto'.",
+            'shorten.slack = "wide" should be a valid number.',
         ),
         (
             {"method": {"type": "crt", "saturation": {"latest": 1.0}}},

@@ -44,7 +44,7 @@ name = "pocket"
 train = ["pocket"]
 [method]
 type = "crt_1s"
-slack = "auto"
+rule = "switch"
 [schedule]
 steps = 100
 save_every = 20
@@ -78,7 +78,7 @@ def test_the_papers_crt_is_the_papers():
     assert isinstance(crt, TwoStage)
     alone = load_recipe(ROOT / "paper" / "deepseek-1.5b-crt-1s.toml").method
     assert alone == crt.shorten  # the ablation differs in Stage II alone
-    assert crt.shorten == Shorten(tolerance=0.0, slack=0.01, length_on="all", guard="batch")
+    assert crt.shorten == Shorten(tolerance=0.0, slack=0.01, rule="switch")
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
@@ -101,11 +101,11 @@ def test_every_base_is_used():
 def test_overrides(tmp_path):
     path = tmp_path / "r.toml"
     path.write_text(BASE)
-    config = load_recipe(path, ["schedule.steps=50", "method.slack=auto", 'data.train=["a", "b"]'])
+    config = load_recipe(path, ["schedule.steps=50", "method.slack=0.2", 'data.train=["a", "b"]'])
     assert config.schedule.steps == 50
-    assert config.method == Shorten(slack="auto")
+    assert config.method == Shorten(slack=0.2, rule="switch")
     assert config.data.train == ("a", "b")
-    assert with_overrides(config, ["method.slack=0.5"]).method == Shorten(slack=0.5)
+    assert with_overrides(config, ["method.slack=0.5"]).method == Shorten(slack=0.5, rule="switch")
     for wrong in ("schedule.steps", "=3", "name.x=3"):
         with pytest.raises(ConfigError, match="--set"):
             load_recipe(path, [wrong])

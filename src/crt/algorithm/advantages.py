@@ -1,13 +1,9 @@
 """From rewards to advantages: how much better than the same problem's other rollouts."""
 
-from typing import Literal
-
 import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
-from crt.algorithm.objectives import Decision
-
-Estimator = Literal["group_std", "centred", "batch", "whitened"]
+from crt.algorithm.objectives import Decision, Estimator
 
 
 def centred(reward: Array, among: BoolArray) -> Array:
@@ -59,11 +55,15 @@ ESTIMATORS = {
 def advantages(
     decision: Decision, estimator: Estimator = "group_std", muted: BoolArray | None = None
 ) -> Array:
-    """(P, G) Each term's advantage by itself, then the weighted sum; 0 for muted rollouts."""
+    """(P, G) Each term's advantage by itself, then the weighted sum; 0 for muted rollouts.
+
+    An estimator that the decision names, because its reward is made for it, comes first.
+    """
+    estimate = ESTIMATORS[decision.estimator or estimator]
     total = np.zeros_like(decision.terms[0].reward)
     for term in decision.terms:
         if not np.isfinite(term.reward).all() or not np.isfinite(term.weight):
             raise ValueError("A reward or its weight is not a finite number.")
         among = term.among if muted is None else term.among & ~muted
-        total += term.weight * ESTIMATORS[estimator](term.reward, among)
+        total += term.weight * estimate(term.reward, among)
     return total

@@ -160,6 +160,63 @@ class DapoOverlong:
         return one_reward(batch, reference, batch.correct + self.penalty * over), self
 
 
+@dataclass(frozen=True)
+class DLER:
+    """DLER: a hard cap and nothing else, r = c · 1[L ≤ k].
+
+    The rest of it is how the reward is used: advantages over the spread of the whole batch
+    (`estimator = "batch"`), a higher upper clip, problems without spread dropped. Its script also
+    adds 0.1 to the advantage of every correct response, which is left out here.
+    """
+
+    limit: int = 4000  # k
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("limit", self.limit, 1, LONGEST)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "DLER"]:
+        """As a response cut off at k, without its answer, would be graded."""
+        reward = batch.correct & (batch.length <= self.limit)
+        return one_reward(batch, reference, reward.astype(float)), self
+
+
+@dataclass(frozen=True)
+class Laconic:
+    """LACONIC: a clipped price on tokens beyond a budget, r = c − min(λ·[L/B − 1]₊, 0.4).
+
+    A truncated response loses another 0.1. λ ← clip(λ + η·(mean(L)/B − 1), 0, 0.1): the price
+    rises while the mean is above the budget, whatever becomes of accuracy. Formula and constants
+    are from a survey; of the paper the abstract alone could be read, which has the clipped cost and
+    the moving λ.
+    """
+
+    target: int = 2000  # B, tokens
+    price: float = field(default=0.0, metadata=START)  # λ
+    price_rate: float = 0.002  # η
+    price_limit: float = 0.1
+    cost_limit: float = 0.4
+    truncation_penalty: float = 0.1
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("target", self.target, 1, LONGEST)
+        for name in ("price_rate", "price_limit", "cost_limit", "truncation_penalty"):
+            require_between(name, getattr(self, name), 0.0, 1e3)
+        require_between("price", self.price, 0.0, self.price_limit)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Laconic"]:
+        """The step uses λ_t; the mean length moves λ for the next one."""
+        over = np.maximum(0.0, batch.length / self.target - 1.0)
+        cost = np.minimum(self.price * over, self.cost_limit)
+        reward = batch.correct - cost - self.truncation_penalty * batch.truncated
+        moved = self.price + self.price_rate * (batch.mean_length / self.target - 1.0)
+        decision = replace(one_reward(batch, reference, reward), multiplier=self.price)
+        return decision, replace(self, price=min(max(0.0, moved), self.price_limit))
+
+
 def _asked(batch: Batch) -> Array:
     """(P, 1) n, the tokens each problem's prompt asked for."""
     if not batch.budget.size:
@@ -280,6 +337,124 @@ class AroraZanette:
         return one_reward(batch, reference, np.where(batch.correct, score, 0.0)), self
 
 
+@dataclass(frozen=True)
+class DOT:
+    """DOT: where every response is right, outliers count as wrong, r = c · 1[L < T + 32].
+
+    T = ⌊mean(L) + 3·std(L)⌋ of a problem whose responses are all correct (sample deviation); other
+    problems have r = c. Its code cuts the response at T and grades it again. The core sees lengths
+    and verdicts only, so a cut response counts as wrong, as it is unless the answer came before T;
+    and the tokens beyond T are trained too. One of G responses can be (G − 1)/√G deviations away
+    at most: with 3, nothing happens in groups below 11.
+    """
+
+    deviations: float = 3.0
+    margin: int = 32  # tokens beyond T that are let pass
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("deviations", self.deviations, 0.0, 1e3)
+        require_between("margin", self.margin, 0, LONGEST)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "DOT"]:
+        """Only a problem that is always solved, with a response far out, has a length signal."""
+        mean = batch.length.mean(axis=1, keepdims=True)
+        spread = batch.length.std(axis=1, ddof=1 if batch.length.shape[1] > 1 else 0, keepdims=True)
+        limit = np.floor(mean + self.deviations * spread)  # T
+        solved = batch.correct.all(axis=1, keepdims=True)
+        outlier = solved & (batch.length > limit) & (batch.length - limit >= self.margin)
+        return one_reward(batch, reference, (batch.correct & ~outlier).astype(float)), self
+
+
+@dataclass(frozen=True)
+class InternS2:
+    """Intern-S2's reweighting: among correct responses the shorter take more of the credit.
+
+    w = α + (1 − α)·(1 − (L − L_min)/(L_max − L_min))^γ over the correct responses of a problem,
+    rescaled to a mean of 1; wrong ones are untouched. A problem is reweighted if at least τ of its
+    responses are correct. r = p + (1 − p)·w for a correct response, p the pass rate: less the
+    problem's mean that is w times the advantage 1 − p. Its report gives no α, γ and τ; the values
+    are ours, and the report itself could not be read, only a survey's account of it.
+    """
+
+    floor: float = 0.5  # α
+    power: float = 1.0  # γ
+    least_correct: float = 0.5  # τ
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("floor", self.floor, 0.0, 1.0)
+        require_between("power", self.power, 0.0, 1e3)
+        require_between("least_correct", self.least_correct, 0.0, 1.0)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "InternS2"]:
+        """A problem that is always solved has no advantage to share out."""
+        passed = batch.accuracy_by_problem[:, None]  # p
+        low, high = _range_of_correct(batch)
+        place = np.clip((batch.length - low) / np.maximum(high - low, 1.0), 0.0, 1.0)
+        weight = self.floor + (1.0 - self.floor) * (1.0 - place) ** self.power
+        weight = np.where(batch.correct, weight, 0.0)
+        total = weight.sum(axis=1, keepdims=True)
+        count = batch.correct.sum(axis=1, keepdims=True)
+        share = np.where(total > 0, weight * count / np.where(total > 0, total, 1.0), 1.0)
+        share = np.where(passed >= self.least_correct, share, 1.0)
+        reward = np.where(batch.correct, passed + (1.0 - passed) * share, 0.0)
+        return one_reward(batch, reference, reward), self
+
+
+@dataclass(frozen=True)
+class PrimeRL:
+    """prime-rl's price: tokens cost more where a problem is solved, r = c − w·p·L/L_max.
+
+    p is the problem's pass rate, L_max its longest response. Its code has prices on input tokens
+    and turns too, which are the same for all responses to a single question. Its advantage is the
+    reward less the problem's mean: `estimator = "centred"`.
+    """
+
+    weight: float = 0.25  # w
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("weight", self.weight, 0.0, 1e3)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "PrimeRL"]:
+        """An unsolved problem has free tokens."""
+        longest = np.maximum(1.0, batch.length.max(axis=1, keepdims=True))
+        price = self.weight * batch.accuracy_by_problem[:, None]
+        return one_reward(batch, reference, batch.correct - price * batch.length / longest), self
+
+
+@dataclass(frozen=True)
+class ALP:
+    """ALP: a price on tokens that grows with the pass rate, r = c − β·L·max(p, 1/G).
+
+    The formula is its paper's; β could not be read there, so the value is ours.
+    """
+
+    penalty: float = 5e-5  # β, a token
+
+    guarded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_between("penalty", self.penalty, 0.0, 1e3)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "ALP"]:
+        """An unsolved problem counts as solved once, so that its tokens are not free."""
+        passed = np.maximum(batch.accuracy_by_problem, 1.0 / batch.correct.shape[1])[:, None]
+        price = self.penalty * passed * batch.length
+        return one_reward(batch, reference, batch.correct - price), self
+
+
+def _range_of_correct(batch: Batch) -> tuple[Array, Array]:
+    """(P, 1) Shortest and longest correct response; where none is correct, of all."""
+    right: BoolArray = batch.correct | ~batch.correct.any(axis=1, keepdims=True)
+    low = np.where(right, batch.length, np.inf).min(axis=1, keepdims=True)
+    return low, np.where(right, batch.length, -np.inf).max(axis=1, keepdims=True)
+
+
 def _among_correct(batch: Batch) -> tuple[Array, Array]:
     """(P, 1) Mean and spread of the correct responses' lengths; 0 and 0 where none is correct."""
     right: BoolArray = batch.correct
@@ -355,8 +530,7 @@ class ShortRL:
 
     def _length_score(self, batch: Batch) -> Array:
         """(P, G) s, 0 for wrong responses."""
-        low = np.where(batch.correct, batch.length, np.inf).min(axis=1, keepdims=True)
-        high = np.where(batch.correct, batch.length, -np.inf).max(axis=1, keepdims=True)
+        low, high = _range_of_correct(batch)
         place = (batch.length - low) / np.maximum(high - low, 1.0)
         beyond = batch.length > low + self.length_tolerance
         return np.where(batch.correct, np.where(beyond, 0.5 - place, 0.5), 0.0)

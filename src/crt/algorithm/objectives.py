@@ -1,6 +1,7 @@
-"""The paper's method: a graded batch in, what this step optimises and why out.
+"""The method: a graded batch in, what this step optimises and why out.
 
-`Shorten` is Stage I (Alg. 1), `Refine` Stage II (Eq. 4), `PrimalDual` the appendix's algorithm.
+`Shorten` is Stage I (Alg. 1), `Refine` Stage II (Eq. 4), `PrimalDual` the appendix's algorithm,
+`Guarded` the guard around another method's signal.
 An objective is a frozen value; `step` returns the decision and the objective of the next step,
 which differs only where the objective has a memory (fields marked as state).
 """
@@ -11,11 +12,11 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 import numpy as np
 
 from crt.algorithm.batch import Array, Batch, BoolArray
-from crt.algorithm.guard import EDGE, Gap, Slack, paired_gap, slack_of
-from crt.algorithm.length import LengthOn, length_reward, normalised_length
+from crt.algorithm.guard import EDGE, excess_length, paired_gap
+from crt.algorithm.length import normalised_length
 
 Goal = Literal["length", "accuracy", "mixed"]
-Solved = Literal["rest", "shorten"]  # a problem without a wrong response, in an accuracy step
+Estimator = Literal["group_std", "centred", "batch", "whitened"]
 
 STATE = {"state": True, "setting": False}  # moves during training, is no setting
 START = {"state": True, "setting": True}  # the setting is where it starts
@@ -44,6 +45,7 @@ class Decision:
     slack: float = 0.0
     rectified: float = 0.0
     multiplier: float | None = None  # λ, of the methods that move one
+    estimator: Estimator | None = None  # the one the reward is made for; None: the run's
 
     @property
     def reward(self) -> Array:
@@ -76,18 +78,10 @@ def accuracy_term(batch: Batch, weight: float = 1.0) -> Term:
     return Term(batch.correct.astype(float), np.ones_like(batch.correct), weight)
 
 
-def either(chosen: BoolArray, one: Term, other: Term) -> Term:
-    """`one` for the chosen problems (P,), `other` for the rest."""
-    rows = chosen[:, None]
-    return Term(np.where(rows, one.reward, other.reward), np.where(rows, one.among, other.among))
-
-
-def accuracy_step(batch: Batch, shorter: Term, solved: Solved) -> Term:
-    """Accuracy; with `solved = "shorten"`, length where no response is wrong."""
-    accuracy = accuracy_term(batch)
-    if solved == "rest":
-        return accuracy
-    return either(batch.accuracy_by_problem >= 1.0, shorter, accuracy)
+def length_term(batch: Batch, like: Array, frozen: bool = False) -> Term:
+    """−ℓ_norm (Eq. 5), wrong responses included."""
+    reward = -normalised_length(batch.length, like, frozen)
+    return Term(reward, np.ones_like(batch.correct))
 
 
 def one_reward(batch: Batch, reference: Batch, reward: Array, goal: Goal = "mixed") -> Decision:
@@ -95,78 +89,56 @@ def one_reward(batch: Batch, reference: Batch, reward: Array, goal: Goal = "mixe
     return Decision(goal, (Term(reward, np.ones_like(batch.correct)),), _shown(batch, reference))
 
 
+Rule = Literal["multiplier", "switch"]
+
+
 @dataclass(frozen=True)
 class Shorten:
-    """Stage I (Alg. 1): shorten while accuracy is within `tolerance + slack` of the reference.
+    """Stage I: the shortest responses whose accuracy stays at the reference's.
 
-    `guard = "problem"` asks problem by problem instead of once for the batch. `smoothing` is the
-    weight of the past in the averaged gap; 0, the paper's reading, has no memory. An accuracy step
-    has nothing to learn from problems without a wrong response: they rest, or go on to shorten.
+    `switch` is Alg. 1 to the letter: if Â < Â_ref − ε − η the step's reward is correctness,
+    otherwise −ℓ_norm. `multiplier` is ours: the reward of every step is both, correctness with a
+    weight λ (`priced_reward`), and λ ← [λ + κ·(Â_ref − Â − ε)/SE]₊, with SE the gap's standard
+    error. In that unit one κ serves small and large batches.
     """
 
     tolerance: float = 0.0  # ε
-    slack: Slack = 0.01  # η
-    guard: Literal["batch", "problem"] = "batch"
-    length_on: LengthOn = "all"
-    solved: Solved = "rest"
-    smoothing: float = 0.0
-    average_gap: float | None = field(default=None, metadata=STATE)
-    gap_noise: float = field(default=1.0, metadata=STATE)  # variance of the average / of one gap
+    slack: float = 0.01  # η, of the switch
+    rule: Rule = "multiplier"
+    rate: float = 2.0  # κ, of the multiplier
+    multiplier: float = field(default=1.0, metadata=STATE)  # λ
+    variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
 
     guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_between("tolerance", self.tolerance, 0.0, 1.0)
-        if self.slack != "auto":
-            require_between("slack", self.slack, 0.0, 1.0)
-        require_between("smoothing", self.smoothing, 0.0, 0.999)
-        if self.smoothing and self.guard == "problem":
-            raise ValueError(
-                "smoothing averages the gap of the whole batch, so it has no use with "
-                'guard = "problem": set smoothing = 0 or guard = "batch"'
-            )
+        require_between("slack", self.slack, 0.0, 1.0)
+        require_between("rate", self.rate, 0.0, 1e3)
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Shorten"]:
-        """Length steps while the guard holds, accuracy steps where it does not."""
+        """The step is decided with λ_t; its gap moves λ for the next one."""
         gap = paired_gap(batch, reference)
-        average, noise = self._averaged(gap)
-        slack = slack_of(self.slack, gap.standard_error * noise**0.5)
-        margin = self.tolerance + slack - average
-        broken = np.full(len(batch.problem_ids), margin < -EDGE)
-        if self.guard == "problem":
-            broken = self._broken_problems(gap)
-        shorter = Term(*length_reward(batch, batch.length, self.length_on))
-        term = either(broken, accuracy_step(batch, shorter, self.solved), shorter)
-        decision = Decision(_goal(broken), (term,), margin, slack, float(broken.mean()))
-        if not self.smoothing:
-            return decision, self
-        return decision, replace(self, average_gap=average, gap_noise=noise)
-
-    def _averaged(self, gap: Gap) -> tuple[float, float]:
-        """The average gap with this batch in it, and its variance in units of one batch's."""
-        if self.average_gap is None:
-            return gap.mean, 1.0
-        past, now = self.smoothing, 1.0 - self.smoothing
-        return past * self.average_gap + now * gap.mean, past**2 * self.gap_noise + now**2
-
-    def _broken_problems(self, gap: Gap) -> BoolArray:
-        """(P,) Whose accuracy is below its own reference by more than its own slack."""
-        slack = np.array([slack_of(self.slack, float(e)) for e in gap.standard_error_by_problem])
-        return self.tolerance + slack - gap.by_problem < -EDGE
+        if self.rule == "switch":
+            margin = self.tolerance + self.slack - gap.mean
+            if margin < -EDGE:
+                return Decision("accuracy", (accuracy_term(batch),), margin, self.slack, 1.0), self
+            return Decision("length", (length_term(batch, batch.length),), margin, self.slack), self
+        violation = gap.mean - self.tolerance
+        decision = priced_reward(batch, self.multiplier, margin=-violation)
+        return decision, replace(self, **moved_dual(self, violation, gap.standard_error))
 
 
 @dataclass(frozen=True)
 class Refine:
     """Stage II (Eq. 4): raise accuracy while length stays at that of Stage I's result.
 
-    Both lengths are normalised with the frozen statistics of the reference, Stage I's result. What
-    `solved` says is the same as in Stage I.
+    While mean ℓ_norm is above that result's by more than δ + η_L the reward is −ℓ_norm, otherwise
+    correctness. Both lengths are normalised with the reference's frozen statistics.
     """
 
     length_tolerance: float = 0.02  # δ
     length_slack: float = 0.01  # η_L
-    length_on: LengthOn = "all"
-    solved: Solved = "rest"
 
     guarded: ClassVar[bool] = True
 
@@ -176,16 +148,61 @@ class Refine:
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Refine"]:
         """Accuracy steps while the length is kept, length steps where it is not."""
-        if batch.problem_ids != reference.problem_ids:
-            raise ValueError("Stage II compares the same problems in batch and reference.")
-        level = normalised_length(batch.length, reference.length, frozen=True).mean()
-        limit = normalised_length(reference.length, reference.length, frozen=True).mean()
-        margin = float(limit + self.length_tolerance + self.length_slack - level)
-        shorter = Term(*length_reward(batch, reference.length, self.length_on, frozen=True))
+        margin = self.length_tolerance + self.length_slack - excess_length(batch, reference)
         if margin < -EDGE:
+            shorter = length_term(batch, reference.length, frozen=True)
             return Decision("length", (shorter,), margin, self.length_slack, 1.0), self
-        term = accuracy_step(batch, shorter, self.solved)
-        return Decision("accuracy", (term,), margin, self.length_slack), self
+        return Decision("accuracy", (accuracy_term(batch),), margin, self.length_slack), self
+
+
+class Dual(Protocol):
+    """What `moved_dual` needs to know of an objective."""
+
+    @property
+    def rate(self) -> float: ...  # κ
+    @property
+    def multiplier(self) -> float: ...  # λ
+    @property
+    def variance(self) -> float | None: ...  # running mean of the violation's
+
+
+NOISE_MEMORY = 0.9  # weight of the past in the running mean of the variance
+LEAST_STANDARD_ERROR = 1e-3
+
+
+def moved_dual(dual: Dual, violation: float, standard_error: float) -> dict[str, float]:
+    """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE."""
+    variance = standard_error**2
+    if dual.variance is not None:
+        variance = NOISE_MEMORY * dual.variance + (1.0 - NOISE_MEMORY) * variance
+    unit = max(LEAST_STANDARD_ERROR, variance**0.5)
+    return {
+        "multiplier": projected(dual.multiplier + dual.rate * violation / unit),
+        "variance": variance,
+    }
+
+
+def projected(multiplier: float) -> float:
+    """[λ]₊, and no more than lets λ come back within a run after accuracy collapsed."""
+    return min(max(0.0, multiplier), LARGEST_MULTIPLIER)
+
+
+LARGEST_MULTIPLIER = 100.0
+WRONG_AS_LONG_AS = 2.0  # mean responses: what a wrong response counts in `priced_reward`
+
+
+def priced_reward(batch: Batch, multiplier: float, margin: float) -> Decision:
+    """Length and λ × correctness in one reward: r = c·(2 + λ − L/L̄), less a constant.
+
+    A response costs its tokens in units of the batch's mean L̄, a wrong one as much as two mean
+    responses. Tokens are compared across problems, so the step saves where the tokens are: its
+    advantages need one scale for the batch, not one per problem.
+    """
+    mean = max(1.0, batch.mean_length)  # L̄
+    cost = np.where(batch.correct, batch.length / mean, WRONG_AS_LONG_AS)
+    worth = np.where(batch.correct, multiplier, 0.0)
+    term = Term(worth - cost, np.ones_like(batch.correct))
+    return Decision("mixed", (term,), margin, multiplier=multiplier, estimator="batch")
 
 
 @dataclass(frozen=True)
@@ -198,25 +215,53 @@ class PrimalDual:
     tolerance: float = 0.0  # ε
     multiplier: float = field(default=1.0, metadata=START)  # λ
     multiplier_rate: float = 10.0  # η_λ: 1 would leave λ where it began, a gap is 0.03 a step
-    multiplier_limit: float = 20.0
-    length_on: LengthOn = "all"
 
     guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_between("tolerance", self.tolerance, 0.0, 1.0)
         require_between("multiplier_rate", self.multiplier_rate, 0.0, 1e3)
-        require_between("multiplier_limit", self.multiplier_limit, 0.0, 1e6)
-        require_between("multiplier", self.multiplier, 0.0, self.multiplier_limit)
+        require_between("multiplier", self.multiplier, 0.0, LARGEST_MULTIPLIER)
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "PrimalDual"]:
         """The step uses λ_t; the violation ĝ_t moves λ for the next one."""
         violation = paired_gap(batch, reference).mean - self.tolerance  # ĝ
-        length = Term(*length_reward(batch, batch.length, self.length_on))
-        terms = (length, accuracy_term(batch, self.multiplier))
+        terms = (length_term(batch, batch.length), accuracy_term(batch, self.multiplier))
         decision = Decision("mixed", terms, margin=-violation, multiplier=self.multiplier)
-        moved = self.multiplier + self.multiplier_rate * violation
-        return decision, replace(self, multiplier=min(max(0.0, moved), self.multiplier_limit))
+        moved = projected(self.multiplier + self.multiplier_rate * violation)
+        return decision, replace(self, multiplier=moved)
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Any method's signal under CRT's guard: A = A_inner + λ·A_accuracy, λ as in Stage I.
+
+    λ starts at 0: the inner method is itself until accuracy is lacking.
+    """
+
+    inner: Any = field(default_factory=lambda: LengthOnly(), metadata=START)  # an Objective
+    tolerance: float = 0.0  # ε
+    rate: float = 2.0  # κ
+    multiplier: float = field(default=0.0, metadata=STATE)  # λ
+    variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
+
+    guarded: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_between("tolerance", self.tolerance, 0.0, 1.0)
+        require_between("rate", self.rate, 0.0, 1e3)
+
+    def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Guarded"]:
+        """What the inner method would do, and accuracy as far as it is lacking."""
+        inner, after = self.inner.step(batch, reference)
+        gap = paired_gap(batch, reference)
+        violation = gap.mean - self.tolerance
+        terms = (*inner.terms, accuracy_term(batch, self.multiplier))
+        decision = replace(
+            inner, goal="mixed", terms=terms, margin=-violation, multiplier=self.multiplier
+        )
+        dual = moved_dual(self, violation, gap.standard_error)
+        return decision, replace(self, inner=after, **dual)
 
 
 @dataclass(frozen=True)
@@ -234,22 +279,16 @@ class AccuracyOnly:
 class LengthOnly:
     """No guard at all: the reward is −ℓ_norm. A control, and it collapses."""
 
-    length_on: LengthOn = "all"
-
     guarded: ClassVar[bool] = False
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "LengthOnly"]:
         """Always a length step; the margin is shown, not used."""
-        term = Term(*length_reward(batch, batch.length, self.length_on))
+        term = length_term(batch, batch.length)
         return Decision("length", (term,), _shown(batch, reference)), self
 
 
 def _shown(batch: Batch, reference: Batch) -> float:
     return -paired_gap(batch, reference).mean
-
-
-def _goal(broken: BoolArray) -> Goal:
-    return "accuracy" if broken.all() else "mixed" if broken.any() else "length"
 
 
 def require_between(name: str, value: float, low: float, high: float) -> None:
@@ -263,7 +302,10 @@ def require_between(name: str, value: float, low: float, high: float) -> None:
 
 def state_of(objective: Dataclass) -> dict[str, Any]:
     """The fields that change from step to step, as JSON values; empty without a memory."""
-    return {name: getattr(objective, name) for name in state_fields(objective)}
+    values = {name: getattr(objective, name) for name in state_fields(objective)}
+    return {
+        name: state_of(value) if _has_fields(value) else value for name, value in values.items()
+    }
 
 
 def with_state(objective: T, saved: dict[str, Any]) -> T:
@@ -274,7 +316,19 @@ def with_state(objective: T, saved: dict[str, Any]) -> T:
             f"The saved state has {sorted(saved)}, {type(objective).__name__} has {sorted(names)}: "
             "it was saved by another method."
         )
-    return replace(objective, **saved)
+    inner = {name: getattr(objective, name) for name in names}
+    values = {
+        name: with_state(inner[name], value)
+        if _has_fields(inner[name]) and not _has_fields(value)
+        else value
+        for name, value in saved.items()
+    }
+    return replace(objective, **values)
+
+
+def _has_fields(value: object) -> bool:
+    """Whether it is an objective itself: the inner one of a `Guarded`."""
+    return hasattr(value, "__dataclass_fields__")
 
 
 def state_fields(objective: Dataclass | type[Dataclass]) -> tuple[str, ...]:

@@ -8,19 +8,25 @@ import numpy as np
 from crt.algorithm.baselines import (
     ACPO,
     ADLP,
+    ALP,
+    DLER,
+    DOT,
     AroraZanette,
     DapoOverlong,
+    InternS2,
     Kimi,
     L1Exact,
     L1Max,
+    Laconic,
     Laser,
     O1Pruner,
+    PrimeRL,
     ShorterBetter,
     ShortRL,
     ThinkPrune,
 )
 from crt.algorithm.batch import Array
-from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
+from crt.algorithm.objectives import AccuracyOnly, Guarded, LengthOnly, PrimalDual, Shorten
 from crt.algorithm.two_stage import TwoStage
 
 OneStage = (
@@ -40,6 +46,13 @@ OneStage = (
     | Laser
     | ShortRL
     | ADLP
+    | DOT
+    | DLER
+    | Laconic
+    | InternS2
+    | PrimeRL
+    | ALP
+    | Guarded
 )
 Method = TwoStage | OneStage
 
@@ -61,6 +74,13 @@ METHODS: dict[str, type[Method]] = {
     "laser": Laser,
     "short_rl": ShortRL,
     "a_dlp": ADLP,
+    "dot": DOT,
+    "dler": DLER,
+    "laconic": Laconic,
+    "intern_s2": InternS2,
+    "prime_rl": PrimeRL,
+    "alp": ALP,
+    "guarded": Guarded,
 }
 
 
@@ -83,13 +103,37 @@ class StatesBudget(Protocol):
 
 def budget_styles(method: object) -> tuple[str, ...]:
     """How the prompt may state a budget; a method without one states none."""
-    return method.budget_styles if isinstance(method, StatesBudget) else ("none",)
+    stated = method.inner if isinstance(method, Guarded) else method
+    return stated.budget_styles if isinstance(stated, StatesBudget) else ("none",)
 
 
 def budgets(objective: object, seed: int, step: int, problem_ids: Sequence[str]) -> Array:
     """(P,) What each problem is asked for in this step; empty if the objective asks for nothing."""
-    if not isinstance(objective, StatesBudget):
+    stating = objective.inner if isinstance(objective, Guarded) else objective
+    if not isinstance(stating, StatesBudget):
         return np.zeros(0)
     return np.array(
-        [objective.budget(seed, step, problem_id) for problem_id in problem_ids], dtype=float
+        [stating.budget(seed, step, problem_id) for problem_id in problem_ids], dtype=float
     )
+
+
+def removed_setting(name: str, value: object) -> str | None:
+    """What to write in place of a setting that older recipes have; None if it was not removed."""
+    if name == "slack" and value == "auto":
+        return (
+            'slack = "auto" was removed: leave it out; rule = "multiplier", the default, weighs '
+            'the gap by its standard error. rule = "switch" takes a number, for example 0.01.'
+        )
+    reason = REMOVED.get(name)
+    return None if reason is None else f"{name} was removed: leave it out; {reason}"
+
+
+REMOVED = {
+    "smoothing": 'rule = "multiplier", the default, remembers the gap in λ.',
+    "guard": "the guard is of the batch. Per problem it was noisier (docs/notes/method.md).",
+    "solved": 'rule = "multiplier", the default, shortens what is solved in every step.',
+    "length_on": 'rule = "multiplier" never rewards a wrong answer; rule = "switch" is the '
+    "paper's formula, wrong answers included.",
+    "multiplier_limit": "λ is limited to 100, which no run should reach.",
+}
+"""Of CRT's methods, with the reason. Tables decided it: docs/notes/method.md."""

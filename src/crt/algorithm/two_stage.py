@@ -15,21 +15,23 @@ be made good; the length of a longer one stays."""
 
 @dataclass(frozen=True)
 class Saturation:
-    """Stage I ends when the smoothed mean length improved too little over the last `window` steps.
+    """Stage I ends at `latest`; with a `window`, sooner, when length no longer improves.
 
-    The paper says "once improvement in response length saturates" and gives no rule; this is ours.
+    It no longer does when the smoothed mean length fell by less than `improvement` over the last
+    `window` steps. The paper says "once improvement in response length saturates" and gives no
+    rule. Under a multiplier length falls and rises until λ has settled, so there is no window.
     """
 
+    window: int = 0  # steps; 0: `latest` alone
     smoothing: float = 0.9
     improvement: float = 0.02
-    window: int = 20
     at_least: int = 40
     latest: float = 0.7  # of all steps, or of the run's tokens
 
     def __post_init__(self) -> None:
         require_between("smoothing", self.smoothing, 0.0, 0.999)
         require_between("improvement", self.improvement, 0.0, 1.0)
-        require_between("window", self.window, 1, 1e6)
+        require_between("window", self.window, 0, 1e6)
         require_between("at_least", self.at_least, 0, 1e6)
         require_between("latest", self.latest, 0.0, 1.0)
 
@@ -43,7 +45,7 @@ class Saturation:
         done = len(mean_tokens)
         if max(done / total_steps, tokens_spent) >= self.latest:
             return True
-        if done < self.at_least or done <= self.window:
+        if not self.window or done < self.at_least or done <= self.window:
             return False
         level = smoothed(mean_tokens, self.smoothing)
         before, now = level[-1 - self.window], level[-1]
@@ -60,12 +62,12 @@ def smoothed(values: Sequence[float], past: float) -> list[float]:
 
 @dataclass(frozen=True)
 class TwoStage:
-    """CRT: Stage I until length saturates, then Stage II from its shortest feasible checkpoint."""
+    """CRT: Stage I, then Stage II from its shortest checkpoint that may keep the guard."""
 
     shorten: Shorten = field(default_factory=Shorten)
     refine: Refine = field(default_factory=Refine)
     saturation: Saturation = field(default_factory=Saturation)
-    start: Start = "feasible"
+    start: Start = "plausible"
 
     def __post_init__(self) -> None:
         if self.saturation.latest >= 1:

@@ -119,7 +119,7 @@ def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:
     """What will work, but not as well as it could."""
     method = config.method
     guard = method.shorten if isinstance(method, TwoStage) else method
-    if isinstance(guard, Shorten) and guard.slack != "auto":
+    if isinstance(guard, Shorten) and guard.rule == "switch":
         rollouts = config.schedule.problems_per_step * config.sampling.group_size
         share = batch.accuracy_by_problem
         noise = float((2 * (share * (1 - share)).mean() / rollouts) ** 0.5)
@@ -127,7 +127,7 @@ def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:
             yield (
                 f"slack = {guard.slack:g} is below the noise of a step's accuracy gap "
                 f"({noise:.3f} with {rollouts} rollouts): the guard will often switch by chance. "
-                'Use slack = "auto", smoothing, or larger batches.'
+                'Use rule = "multiplier" or larger batches.'
             )
     yield from _noisy_validation(batch, config)
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crt.algorithm.batch import Batch, batch_of
-from crt.algorithm.guard import paired_gap, slack_of
-from crt.algorithm.objectives import PrimalDual, Shorten
+from crt.algorithm.guard import paired_gap
+from crt.algorithm.objectives import Guarded, PrimalDual, Shorten
 from crt.algorithm.registry import Method
 from crt.algorithm.two_stage import (
     Candidate,
@@ -50,10 +50,7 @@ def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[
 
 
 def against(reference: Batch | None, guard: Shorten) -> Floor:
-    """How a validation batch stands against the reference's on the same problems.
-
-    The slack of `auto` is here the least one: noise does not widen what a checkpoint may lose.
-    """
+    """How a validation batch stands against the reference's on the same problems."""
 
     def stands(batch: Batch) -> dict[str, Any]:
         known = set(reference.problem_ids) if reference else set()
@@ -62,7 +59,7 @@ def against(reference: Batch | None, guard: Shorten) -> Floor:
             return {"margin": None, "feasible": False}
         theirs = reference.select(both)
         gap = paired_gap(batch.select(both), theirs)
-        margin = guard.tolerance + slack_of(guard.slack, 0.0) - gap.mean
+        margin = guard.tolerance + guard.slack - gap.mean
         return {
             "reference_accuracy": theirs.accuracy,
             "reference_tokens": theirs.mean_length,
@@ -159,4 +156,5 @@ def guard_of(method: Method) -> Shorten:
         return method.shorten
     if isinstance(method, Shorten):
         return method
-    return Shorten(method.tolerance if isinstance(method, PrimalDual) else 0.0, slack="auto")
+    own = method.tolerance if isinstance(method, PrimalDual | Guarded) else 0.0
+    return Shorten(tolerance=own)

@@ -161,7 +161,7 @@ def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasibl
 def test_config_says_everything(whole, tiny):
     config = json.loads((whole / "config.json").read_text())
     assert config["seed"] == 5 and config["versions"]["torch"]
-    assert Run.open(whole).config.method.shorten.smoothing == 0.5
+    assert Run.open(whole).config.method.shorten.rule == "multiplier"
 
 
 def test_the_same_recipe_repeats_the_run(whole, tiny, tmp_path):

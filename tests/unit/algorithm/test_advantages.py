@@ -79,3 +79,10 @@ def test_whitened_leaves_out_who_takes_no_part():
     found = whitened(np.array([[1.0, 3.0], [2.0, 99.0]]), among)
     assert found == pytest.approx(np.array([[-1.2247, 1.2247], [0, 0]]), abs=1e-3)
     assert not whitened(np.array([[5.0, 5.0], [5.0, 99.0]]), among).any()
+
+
+def test_an_estimator_the_decision_names_comes_first():
+    reward = np.array([[0.0, 1.0], [0.0, 3.0]])
+    among = np.ones((2, 2), dtype=bool)
+    own = Decision("mixed", (Term(reward, among),), 0.0, estimator="centred")
+    assert advantages(own, "group_std").tolist() == [[-0.5, 0.5], [-1.5, 1.5]]

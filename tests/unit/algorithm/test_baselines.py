@@ -8,13 +8,19 @@ import pytest
 from crt.algorithm.baselines import (
     ACPO,
     ADLP,
+    ALP,
+    DLER,
+    DOT,
     AroraZanette,
     DapoOverlong,
+    InternS2,
     Kimi,
     L1Exact,
     L1Max,
+    Laconic,
     Laser,
     O1Pruner,
+    PrimeRL,
     ShorterBetter,
     ShortRL,
     ThinkPrune,
@@ -193,3 +199,65 @@ def test_a_dlp_raises_the_price_of_a_token_while_accuracy_is_above_the_reference
     assert after.price == pytest.approx(0.035)
     _, after = after.step(batch([0, 0, 0, 0], [10, 20, 30, 40]), REFERENCE)
     assert after.price == 0.0  # 0.035 − 0.05, not below 0
+
+
+def test_dot_counts_an_outlier_of_a_solved_problem_as_wrong():
+    # eleven of 100 tokens and one of 1300: mean 200, sample deviation 346.4, T = ⌊1239.2⌋
+    lengths = [100] * 11 + [1300]
+    assert rewards(DOT(), [1] * 12, lengths).tolist() == [1] * 11 + [0]
+    # 61 tokens beyond T: a margin of 62 lets it pass
+    assert rewards(DOT(margin=62), [1] * 12, lengths).all()
+    # one wrong response, and nothing is cut
+    assert rewards(DOT(), [0] + [1] * 11, lengths).tolist() == [0] + [1] * 11
+
+
+def test_dot_cannot_fire_in_groups_below_eleven():
+    # (G − 1)/√G is 2.85 for 10 and 3.015 for 11
+    ten, eleven = [1] * 9 + [100_000], [1] * 10 + [100_000]
+    assert rewards(DOT(), [1] * 10, ten).all()
+    assert not rewards(DOT(), [1] * 11, eleven).all()
+
+
+def test_dler_pays_for_correct_within_the_cap_alone():
+    assert rewards(DLER(limit=100), [1, 1, 1, 0], [5, 100, 101, 5]).tolist() == [1, 1, 0, 0]
+
+
+def test_laconic_prices_tokens_beyond_the_budget_up_to_a_limit():
+    objective = Laconic(target=100, price=0.1)
+    # 300 tokens: 0.1 · 2; 900: 0.1 · 8 is cut to 0.4; wrong pays too
+    values = rewards(objective, [1, 1, 1, 0], [50, 300, 900, 300])
+    assert values == pytest.approx([1.0, 0.8, 0.6, -0.2])
+
+
+def test_laconic_punishes_truncation_and_moves_its_price():
+    batch = Batch(("p",), [[1, 0]], [[100, 300]], truncated=[[0, 1]])
+    decision, after = Laconic(target=100).step(batch, REFERENCE)
+    assert decision.reward[0] == pytest.approx([1.0, -0.1])
+    assert after.price == pytest.approx(0.002)  # mean 200: 0.002 · (2 − 1)
+    assert Laconic(target=1, price=0.1).step(batch, REFERENCE)[1].price == 0.1  # its limit
+
+
+def test_intern_s2_shares_out_the_advantage_of_correct_responses():
+    # p = 3/4; w = 1, 0.75, 0.5 for 100, 200, 300 tokens; mean 0.75: 4/3, 1, 2/3 of 1 − p
+    values = rewards(InternS2(), [1, 1, 1, 0], [100, 200, 300, 50])
+    assert values - values.mean() == pytest.approx([0.25 * 4 / 3, 0.25, 0.25 * 2 / 3, -0.75])
+    # a quarter is below τ = 0.5: plain correctness
+    assert rewards(InternS2(), [1, 0, 0, 0], [9, 9, 9, 9]) - 0.25 == pytest.approx(
+        [0.75, -0.25, -0.25, -0.25]
+    )
+
+
+def test_prime_rl_prices_tokens_by_the_pass_rate():
+    # p = 0.5, longest 400: 0.25 · 0.5 · L/400
+    values = rewards(PrimeRL(), [1, 1, 0, 0], [100, 200, 100, 400])
+    assert values == pytest.approx([0.96875, 0.9375, -0.03125, -0.125])
+    assert not rewards(PrimeRL(), [0, 0, 0, 0], [1, 2, 3, 4]).any()
+
+
+def test_alp_prices_tokens_by_the_pass_rate_and_never_lets_them_free():
+    # p = 0.5: 100 tokens cost 1e-3 · 0.5 · 100 = 0.05
+    objective = ALP(penalty=1e-3)
+    values = rewards(objective, [1, 1, 0, 0], [100, 200, 100, 400])
+    assert values == pytest.approx([0.95, 0.9, -0.05, -0.2])
+    # p = 0 counts as 1/4
+    assert rewards(objective, [0, 0, 0, 0], [100] * 4) == pytest.approx([-0.025] * 4)

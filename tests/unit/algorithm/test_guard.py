@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from crt.algorithm.batch import Batch
-from crt.algorithm.guard import paired_gap, slack_of
+from crt.algorithm.guard import excess_length, paired_gap
 
 
 def batch(*correct) -> Batch:
@@ -13,7 +13,6 @@ def batch(*correct) -> Batch:
 def test_the_gap_is_positive_when_the_policy_is_worse():
     gap = paired_gap(batch([1, 0], [0, 0]), batch([1, 1], [1, 0]))
     assert gap.mean == 0.5  # 0.75 - 0.25
-    assert gap.by_problem.tolist() == [0.5, 0.5]
 
 
 def test_standard_error_is_that_of_the_paired_differences():
@@ -25,8 +24,7 @@ def test_standard_error_is_that_of_the_paired_differences():
 def test_a_problem_by_itself_has_the_error_of_its_rollouts():
     # p = 1/2 of 4 and 1/4 of 4: sqrt(0.25/4 + 0.1875/4)
     gap = paired_gap(batch([1, 1, 0, 0]), batch([1, 0, 0, 0]))
-    assert gap.standard_error_by_problem[0] == pytest.approx((0.0625 + 0.046875) ** 0.5)
-    assert gap.standard_error == gap.standard_error_by_problem[0]
+    assert gap.standard_error == pytest.approx((0.0625 + 0.046875) ** 0.5)
 
 
 def test_hard_and_easy_problems_cancel_out():
@@ -54,7 +52,10 @@ def test_the_same_problems_are_compared():
         paired_gap(Batch(("a",), [[1]], [[1]]), Batch(("b",), [[1]], [[1]]))
 
 
-def test_slack():
-    assert slack_of(0.005, standard_error=0.04) == 0.005
-    assert slack_of("auto", standard_error=0.04) == 0.04
-    assert slack_of("auto", standard_error=0.002) == 0.01  # never below one point
+def test_excess_length_is_measured_with_the_references_statistics():
+    # reference: mean 100, spread 10, its own level 0.5; ℓ_norm 0.5 and σ(2) = 0.8808
+    reference = Batch(("p",), [[1, 1]], [[90, 110]])
+    longer = Batch(("p",), [[1, 1]], [[100, 120]])
+    assert excess_length(longer, reference) == pytest.approx((0.5 + 0.8808) / 2 - 0.5, abs=1e-4)
+    with pytest.raises(ValueError, match="same problems"):
+        excess_length(Batch(("q",), [[1]], [[1]]), reference)

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crt.algorithm.batch import Batch
-from crt.algorithm.length import length_reward, normalised_length
+from crt.algorithm.length import normalised_length
 
 lengths = st.lists(st.integers(1, 32768), min_size=2, max_size=16).map(
     lambda row: np.array([row], dtype=float)
@@ -65,34 +64,3 @@ def test_within_zero_and_one_and_in_the_order_of_length(length, like, frozen):
     assert ((value >= 0) & (value <= 1)).all()
     order = np.argsort(length[0], kind="stable")
     assert (np.diff(value[order]) >= 0).all()
-
-
-def graded(correct, length) -> Batch:
-    return Batch(("p",), [correct], [length])
-
-
-def test_all_rewards_a_short_wrong_answer():
-    batch = graded([0, 1, 1], [10, 20, 30])
-    reward, among = length_reward(batch, batch.length, "all")
-    assert reward[0].argmax() == 0 and among.all()
-
-
-def test_no_credit_for_wrong_counts_a_wrong_answer_as_the_longest():
-    batch = graded([0, 1, 1], [10, 20, 30])
-    reward, among = length_reward(batch, batch.length, "no_credit_for_wrong")
-    assert reward[0, 0] == reward[0, 2] == reward.min()
-    assert reward[0].argmax() == 1 and among.all()
-
-
-def test_wrong_is_endless_puts_the_longest_correct_answer_before_any_wrong_one():
-    batch = graded([0, 1, 1], [10, 20, 1000])
-    reward, among = length_reward(batch, batch.length, "wrong_is_endless")
-    assert reward[0, 0] == -1.0 < reward[0, 2] < reward[0, 1] and among.all()
-    frozen, _ = length_reward(batch, batch.length, "wrong_is_endless", frozen=True)
-    assert frozen[0, 0] == -1.0 < frozen[0, 2]
-
-
-def test_correct_only_leaves_the_wrong_ones_alone():
-    batch = graded([0, 1, 1], [10, 20, 30])
-    _, among = length_reward(batch, batch.length, "correct_only")
-    assert among.tolist() == [[False, True, True]]

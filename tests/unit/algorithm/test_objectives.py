@@ -9,6 +9,7 @@ from crt.algorithm.advantages import advantages
 from crt.algorithm.batch import Batch
 from crt.algorithm.objectives import (
     AccuracyOnly,
+    Guarded,
     LengthOnly,
     PrimalDual,
     Refine,
@@ -18,6 +19,7 @@ from crt.algorithm.objectives import (
 )
 
 GROUP = 100
+SWITCH = Shorten(rule="switch")
 
 
 def with_accuracy(share: float, problems: int = 1) -> Batch:
@@ -33,7 +35,7 @@ def of_length(*tokens: int, correct=None) -> Batch:
 
 def test_stage_one_shortens_above_the_floor_and_rectifies_below():
     # reference 0.80, tolerance 0.05, slack 0.05: the floor is 0.70
-    stage = Shorten(tolerance=0.05, slack=0.05)
+    stage = Shorten(tolerance=0.05, slack=0.05, rule="switch")
     reference = with_accuracy(0.80)
     goal = {a: stage.step(with_accuracy(a), reference)[0].goal for a in (0.69, 0.70, 0.71)}
     # exactly at the floor it shortens: Alg. 1 tests "<"
@@ -43,7 +45,9 @@ def test_stage_one_shortens_above_the_floor_and_rectifies_below():
 @pytest.mark.parametrize("reference", [0.1 * k for k in range(2, 11)])
 def test_exactly_at_the_floor_floats_do_not_decide(reference):
     # 0.80 - 0.10 is above 0.70 by 1e-16
-    decision, _ = Shorten(slack=0.1).step(with_accuracy(reference - 0.1), with_accuracy(reference))
+    decision, _ = Shorten(slack=0.1, rule="switch").step(
+        with_accuracy(reference - 0.1), with_accuracy(reference)
+    )
     assert decision.goal == "length"
     assert decision.margin == pytest.approx(0.0, abs=1e-12)
 
@@ -51,8 +55,8 @@ def test_exactly_at_the_floor_floats_do_not_decide(reference):
 def test_stage_one_rewards():
     batch = Batch(("p",), [[1, 0]], [[30, 10]])
     better = Batch(("p",), [[1, 1]], [[30, 10]])
-    rectify, _ = Shorten(slack=0.0).step(batch, better)
-    shorten, _ = Shorten(slack=0.0).step(batch, batch)
+    rectify, _ = Shorten(slack=0.0, rule="switch").step(batch, better)
+    shorten, _ = Shorten(slack=0.0, rule="switch").step(batch, batch)
     assert rectify.reward.tolist() == [[1.0, 0.0]]  # the indicator
     assert shorten.reward[0, 0] < shorten.reward[0, 1]  # −ℓ_norm
     assert (rectify.rectified, shorten.rectified) == (1.0, 0.0)
@@ -61,43 +65,16 @@ def test_stage_one_rewards():
 
 def test_none_correct_and_all_correct():
     # a reference that solves nothing sets no floor; one that solves all sets the highest
-    assert Shorten().step(with_accuracy(0.0), with_accuracy(0.0))[0].goal == "length"
-    assert Shorten().step(with_accuracy(1.0), with_accuracy(1.0))[0].goal == "length"
-    assert Shorten().step(with_accuracy(0.0), with_accuracy(1.0))[0].goal == "accuracy"
+    assert SWITCH.step(with_accuracy(0.0), with_accuracy(0.0))[0].goal == "length"
+    assert SWITCH.step(with_accuracy(1.0), with_accuracy(1.0))[0].goal == "length"
+    assert SWITCH.step(with_accuracy(0.0), with_accuracy(1.0))[0].goal == "accuracy"
 
 
 def test_all_truncated_gives_a_length_step_without_a_gradient():
     capped = Batch(("p",), [[0, 0, 0]], [[64, 64, 64]], truncated=[[1, 1, 1]])
-    decision, _ = Shorten().step(capped, capped)
+    decision, _ = SWITCH.step(capped, capped)
     assert decision.goal == "length"
     assert not advantages(decision).any()
-
-
-def test_automatic_slack_is_one_standard_error():
-    # differences 0.4 and 0: sample deviation 0.2828, over sqrt(2) problems = 0.2, as is the gap
-    reference = Batch(("a", "b"), [[1] * 5, [1] * 5], np.ones((2, 5)))
-    batch = Batch(("a", "b"), [[1, 1, 1, 0, 0], [1] * 5], np.ones((2, 5)))
-    decision, _ = Shorten(slack="auto").step(batch, reference)
-    assert decision.slack == pytest.approx(0.2)
-    assert decision.goal == "length"
-    assert Shorten(slack=0.19).step(batch, reference)[0].goal == "accuracy"
-
-
-def test_guard_per_problem_rectifies_where_the_problem_is_below_its_own_reference():
-    reference = Batch(("easy", "hard"), [[1] * 4, [1, 1, 0, 0]], [[4, 3, 2, 1]] * 2)
-    batch = Batch(("easy", "hard"), [[1] * 4, [1, 0, 0, 0]], [[4, 3, 2, 1]] * 2)
-    decision, _ = Shorten(slack=0.2, guard="problem").step(batch, reference)
-    assert decision.goal == "mixed"
-    assert decision.rectified == 0.5
-    assert decision.reward[0].tolist() == sorted(decision.reward[0])  # shorter is better
-    assert decision.reward[1].tolist() == [1, 0, 0, 0]  # right is better
-
-
-def test_guard_per_problem_takes_each_problems_own_standard_error():
-    # 1 of 4 against 2 of 4: sqrt(0.1875/4 + 0.25/4) = 0.33 is above the gap of 0.25
-    reference = Batch(("hard",), [[1, 1, 0, 0]], [[4, 3, 2, 1]])
-    batch = Batch(("hard",), [[1, 0, 0, 0]], [[4, 3, 2, 1]])
-    assert Shorten(slack="auto", guard="problem").step(batch, reference)[0].goal == "length"
 
 
 MIXED = Batch(("p", "q"), [[1, 1], [1, 0]], [[30, 10], [10, 30]])  # p is solved, q is not
@@ -105,50 +82,9 @@ ALL_RIGHT = Batch(("p", "q"), [[1, 1], [1, 1]], [[30, 10], [10, 30]])
 
 
 def test_what_is_solved_rests_in_an_accuracy_step():
-    decision, _ = Shorten().step(MIXED, ALL_RIGHT)
+    decision, _ = SWITCH.step(MIXED, ALL_RIGHT)
     assert decision.goal == "accuracy"
     assert advantages(decision)[0].tolist() == [0.0, 0.0]
-
-
-def test_or_goes_on_to_shorten_while_the_rest_is_repaired():
-    decision, _ = Shorten(solved="shorten").step(MIXED, ALL_RIGHT)
-    assert decision.goal == "accuracy"
-    assert np.sign(advantages(decision)).tolist() == [[-1, 1], [1, -1]]
-
-
-def test_stage_two_may_shorten_what_is_solved():
-    rest, _ = Refine().step(MIXED, MIXED)
-    shorten, _ = Refine(solved="shorten").step(MIXED, MIXED)
-    assert rest.goal == shorten.goal == "accuracy"
-    assert np.sign(advantages(rest)).tolist() == [[0, 0], [1, -1]]
-    assert np.sign(advantages(shorten)).tolist() == [[-1, 1], [1, -1]]
-
-
-def test_smoothing_remembers_the_gap():
-    stage = Shorten(slack=0.0, smoothing=0.9)
-    reference = with_accuracy(0.5)
-    decision, stage = stage.step(with_accuracy(0.6), reference)  # gap −0.1
-    assert decision.margin == pytest.approx(0.1)
-    decision, stage = stage.step(with_accuracy(0.4), reference)  # 0.9·(−0.1) + 0.1·0.1 = −0.08
-    assert decision.margin == pytest.approx(0.08)
-    assert decision.goal == "length"  # one bad batch does not turn it
-    assert stage.average_gap == pytest.approx(-0.08)
-    assert stage.gap_noise == pytest.approx(0.81 + 0.01)  # 0.9² · 1 + 0.1²
-
-
-def test_without_smoothing_there_is_no_memory():
-    stage = Shorten()
-    assert stage.step(with_accuracy(0.6), with_accuracy(0.5))[1] is stage
-
-
-def test_an_average_is_surer_than_a_batch():
-    # the slack of the averaged gap follows the average's own standard error
-    stage = Shorten(slack="auto", smoothing=0.5)
-    reference, batch = with_accuracy(0.5), with_accuracy(0.5)
-    one, stage = stage.step(batch, reference)
-    two, stage = stage.step(batch, reference)
-    # variance 0.25 · 1 + 0.25 = 0.5 of one batch's
-    assert two.slack == pytest.approx(one.slack * 0.5**0.5)
 
 
 def test_stage_two_raises_accuracy_inside_the_length_it_got():
@@ -180,6 +116,65 @@ def test_ten_percent_longer_moves_the_frozen_level_by_about_four_points():
     assert -decision.margin == pytest.approx(0.04, abs=0.01)
 
 
+def test_the_multiplier_rule_prices_length_and_correctness_in_one_reward():
+    # mean length 100, λ = 1: correct 1 − 50/100 and 1 − 200/100, wrong −2 whatever its length
+    batch = Batch(("p", "q"), [[1, 1], [0, 0]], [[50, 200], [10, 140]])
+    decision, _ = Shorten().step(batch, batch)
+    assert decision.goal == "mixed" and decision.multiplier == 1.0
+    assert decision.reward == pytest.approx(np.array([[0.5, -1.0], [-2.0, -2.0]]))
+
+
+def test_tokens_weigh_alike_on_every_problem():
+    # spreads of 100 and 10 tokens: a scale for each problem would make them equal
+    batch = Batch(("p", "q"), [[1, 1], [1, 1]], [[100, 200], [140, 160]])
+    values = advantages(Shorten().step(batch, batch)[0])
+    assert values[0, 0] == pytest.approx(5 * values[1, 0])
+
+
+def test_the_multiplier_moves_by_the_gap_in_standard_errors():
+    # differences 0.4 and 0: gap 0.2, deviation 0.2828, over sqrt(2) problems: error 0.2
+    reference = Batch(("a", "b"), [[1] * 5, [1] * 5], np.ones((2, 5)))
+    batch = Batch(("a", "b"), [[1, 1, 1, 0, 0], [1] * 5], np.ones((2, 5)))
+    decision, after = Shorten(rate=0.5).step(batch, reference)
+    assert decision.margin == pytest.approx(-0.2)
+    assert after.multiplier == pytest.approx(1.0 + 0.5 * 0.2 / 0.2)
+    assert after.variance == pytest.approx(0.04)
+    # with a tolerance of 0.1 half of the gap is a violation
+    _, tolerant = Shorten(tolerance=0.1, rate=0.5).step(batch, reference)
+    assert tolerant.multiplier == pytest.approx(1.0 + 0.5 * 0.1 / 0.2)
+    # better than the reference: λ falls, not below 0
+    assert Shorten(rate=9.0).step(reference, batch)[1].multiplier == 0.0
+
+
+def test_the_error_is_averaged_over_steps():
+    # variances 0.04, then 0: 0.9 · 0.04 = 0.036
+    reference = Batch(("a", "b"), [[1] * 5, [1] * 5], np.ones((2, 5)))
+    batch = Batch(("a", "b"), [[1, 1, 1, 0, 0], [1] * 5], np.ones((2, 5)))
+    after = Shorten().step(batch, reference)[1].step(reference, reference)[1]
+    assert after.variance == pytest.approx(0.036)
+
+
+def test_the_guard_adds_accuracy_to_another_methods_signal():
+    batch = Batch(("p",), [[1, 0]], [[30, 10]])
+    better = Batch(("p",), [[1, 1]], [[30, 10]])
+    one, after = Guarded(LengthOnly()).step(batch, better)
+    # λ₀ = 0: the inner signal alone
+    assert advantages(one) == pytest.approx(advantages(LengthOnly().step(batch, better)[0]))
+    # gap 0.5, error sqrt(0.25/2) = 0.3536: λ = 2 · 1.4142; length [-1, 1], accuracy [1, -1]
+    two, _ = after.step(batch, better)
+    assert two.multiplier == pytest.approx(2.8284, abs=1e-4)
+    assert advantages(two)[0] == pytest.approx([1.8284, -1.8284], abs=1e-4)
+
+
+def test_a_guard_and_what_it_guards_both_remember():
+    guarded = Guarded(PrimalDual(multiplier_rate=0.37))
+    for share in (0.51, 0.47):
+        _, guarded = guarded.step(with_accuracy(share), with_accuracy(0.83))
+    assert guarded.inner.multiplier > 1.0
+    saved = json.loads(json.dumps(state_of(guarded)))
+    assert with_state(Guarded(PrimalDual(multiplier_rate=0.37)), saved) == guarded
+
+
 def test_primal_dual_moves_its_multiplier_by_the_size_of_the_violation():
     # reference 0.8, tolerance 0.1: ĝ = 0.7 - 0.5 = 0.2, times η_λ = 2
     objective = PrimalDual(tolerance=0.1, multiplier=1.0, multiplier_rate=2.0)
@@ -194,8 +189,8 @@ def test_primal_dual_moves_its_multiplier_by_the_size_of_the_violation():
 
 def test_the_multiplier_stays_within_zero_and_its_limit():
     below = PrimalDual(multiplier=0.1).step(with_accuracy(0.9), with_accuracy(0.5))[1]
-    above = PrimalDual(multiplier=19.9).step(with_accuracy(0.1), with_accuracy(0.9))[1]
-    assert (below.multiplier, above.multiplier) == (0.0, 20.0)
+    above = PrimalDual(multiplier=99.9).step(with_accuracy(0.1), with_accuracy(0.9))[1]
+    assert (below.multiplier, above.multiplier) == (0.0, 100.0)
 
 
 def test_primal_dual_adds_standardised_length_and_accuracy():
@@ -216,10 +211,10 @@ def test_controls():
     [
         lambda: Shorten(tolerance=-0.1),
         lambda: Shorten(slack=float("nan")),
-        lambda: Shorten(smoothing=1.0),
-        lambda: Shorten(smoothing=0.5, guard="problem"),
+        lambda: Shorten(rate=-1.0),
+        lambda: Guarded(tolerance=2.0),
         lambda: Refine(length_tolerance=-1),
-        lambda: PrimalDual(multiplier=30.0),
+        lambda: PrimalDual(multiplier=300.0),
     ],
 )
 def test_impossible_settings_are_refused(wrong):
@@ -232,13 +227,6 @@ def test_state_is_json_and_restores_exactly():
     _, objective = objective.step(with_accuracy(0.51), with_accuracy(0.83))
     saved = json.loads(json.dumps(state_of(objective)))
     assert with_state(PrimalDual(multiplier_rate=0.37), saved) == objective
-
-
-def test_state_of_a_smoothed_guard_restores_exactly():
-    stage = Shorten(smoothing=0.9)
-    for share in (0.51, 0.47, 0.33):
-        _, stage = stage.step(with_accuracy(share), with_accuracy(0.5))
-    assert with_state(Shorten(smoothing=0.9), json.loads(json.dumps(state_of(stage)))) == stage
 
 
 def test_changed_settings_win_over_saved_ones():
@@ -264,36 +252,24 @@ def batches(draw, like: int | None = None):
     return Batch(names, np.reshape(correct, shape), np.reshape(length, shape))
 
 
-NO_CREDIT = ["no_credit_for_wrong", "wrong_is_endless"]
-LENGTH_STEPS = [LengthOnly(how) for how in ("all", "correct_only", *NO_CREDIT)]
 OBJECTIVES = [
     Shorten(),
-    Shorten(slack="auto", guard="problem"),
-    Shorten(slack="auto", solved="shorten"),
-    Refine(solved="shorten"),
-    Shorten(length_on="correct_only"),
-    Shorten(length_on="no_credit_for_wrong"),
-    Shorten(length_on="wrong_is_endless"),
+    SWITCH,
+    Guarded(),
+    LengthOnly(),
     Refine(),
     PrimalDual(),
     AccuracyOnly(),
-    *LENGTH_STEPS,
 ]
 
 
-@given(batches(), st.sampled_from(LENGTH_STEPS))
-def test_longer_is_never_rewarded_on_a_length_step(batch, objective):
+@given(batches(), st.sampled_from([LengthOnly(), Shorten()]))
+def test_longer_is_never_rewarded(batch, objective):
     values = advantages(objective.step(batch, batch)[0])
     for right, length, advantage in zip(batch.correct, batch.length, values, strict=True):
         for kind in (True, False):  # among the right ones, and among the wrong ones
             order = np.argsort(length[right == kind], kind="stable")
             assert (np.diff(advantage[right == kind][order]) <= 1e-9).all()
-
-
-@given(batches(), st.sampled_from(NO_CREDIT))
-def test_without_credit_a_wrong_answer_is_never_pushed_up(batch, length_on):
-    values = advantages(LengthOnly(length_on).step(batch, batch)[0])
-    assert (values[~batch.correct] <= 1e-9).all()
 
 
 @given(batches(), st.sampled_from(OBJECTIVES))

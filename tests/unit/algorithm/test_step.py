@@ -20,8 +20,7 @@ def test_the_row_counts_short_wrong_answers_that_were_rewarded():
     # both problems: the short answer is wrong; on a length step it has a positive advantage
     batch = Batch(("a", "b"), [[1, 0], [1, 0]], [[20, 10], [40, 20]])
     assert signal(LengthOnly(), batch, batch)[0].row["short_wrong_rewarded"] == 0.5
-    guarded = signal(LengthOnly("no_credit_for_wrong"), batch, batch)[0].row
-    assert guarded["short_wrong_rewarded"] == 0.0
+    assert signal(Shorten(), batch, batch)[0].row["short_wrong_rewarded"] == 0.0
 
 
 def test_the_row_counts_groups_that_say_nothing():
@@ -35,12 +34,12 @@ def test_the_row_shows_the_multiplier_the_step_used():
     step, after = signal(objective, batch, Batch(("a",), [[1, 1]], [[9, 9]]))
     assert step.row["multiplier"] == 2.5
     assert after.multiplier == 3.0
-    assert signal(Shorten(), batch, batch)[0].row["multiplier"] is None
+    assert signal(LengthOnly(), batch, batch)[0].row["multiplier"] is None
 
 
 def test_the_row_is_json():
     batch = Batch(("a",), [[1, 0]], [[20, 10]], truncated=[[1, 0]])
-    row = signal(Shorten(slack="auto"), batch, batch)[0].row
+    row = signal(Shorten(), batch, batch)[0].row
     assert json.loads(json.dumps(row)) == row
     assert row["truncated"] == 0.5
 
@@ -48,9 +47,9 @@ def test_the_row_is_json():
 def test_the_estimator_is_a_choice():
     batch = Batch(("a",), [[1, 0]], [[20, 10]])
     worse = Batch(("a",), [[1, 1]], [[20, 10]])
-    centred = signal(Shorten(), batch, worse, "centred")[0].advantages
+    centred = signal(Shorten(rule="switch"), batch, worse, "centred")[0].advantages
     assert centred.tolist() == [[0.5, -0.5]]
-    standard = signal(Shorten(), batch, worse)[0].advantages
+    standard = signal(Shorten(rule="switch"), batch, worse)[0].advantages
     assert standard == pytest.approx(np.array([[1, -1]]), abs=1e-5)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.tiny_model import tiny  # noqa: F401
 
 METHODS = {
-    "two": 'type = "crt"\nshorten.slack = "auto"\nsaturation = { at_least = 2, window = 1, '
+    "two": 'type = "crt"\nsaturation = { at_least = 2, window = 1, '
     "latest = 0.5, improvement = 0.0 }",
     "grpo": 'type = "grpo"',
     "short": 'type = "length_only"',

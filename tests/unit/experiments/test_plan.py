@@ -142,17 +142,17 @@ def test_the_recipes_own_value_is_run_once(recipes):
         {"reference.rollouts": 2},
         {"method.shorten.tolerance": 0.1},
     ]
-    assert flatten(jobs[0].config)["method.shorten.slack"] == "auto"
+    assert flatten(jobs[0].config)["method.shorten.slack"] == 0.01
 
 
 def test_settings_may_be_turned_together(recipes):
-    key = "method.shorten.length_on+method.refine.length_on"
+    key = "method.shorten.slack+method.refine.length_slack"
     found = named(recipes, "two")
-    own, both = make_jobs("sensitivity", found, {"two": {key: ["all", "correct_only"]}}, [1])
-    assert overrides(both.values) == [f'{each}="correct_only"' for each in key.split("+")]
+    own, both = make_jobs("sensitivity", found, {"two": {key: [0.01, 0.05]}}, [1])
+    assert overrides(both.values) == [f"{each}=0.05" for each in key.split("+")]
     method = both.config.model_dump()["method"]
-    assert {method[stage]["length_on"] for stage in ("shorten", "refine")} == {"correct_only"}
-    assert flatten(own.config)[key.split("+")[0]] == "all"  # the recipe's own is run once
+    assert method["shorten"]["slack"] == method["refine"]["length_slack"] == 0.05
+    assert flatten(own.config)[key.split("+")[0]] == 0.01  # the recipe's own is run once
 
 
 def test_the_grid_of_the_repository(capsys):
@@ -161,8 +161,8 @@ def test_the_grid_of_the_repository(capsys):
     grids = ["--grids", str(ROOT / "benchmarks/sensitivity.toml"), "--seeds", "1"]
     budget = ["--set", "schedule.tokens=1000", "--out", "nowhere"]
     assert main([*words, *grids, *budget]) == 0
-    # 4 + 3 + 3 + 4 + 2 + 2 + 2 values, less the recipe's own seven, plus the recipe once
-    assert "14 runs" in capsys.readouterr().out
+    # 4 + 3 + 3 + 3 + 2 values, less the recipe's own five, plus the recipe once
+    assert "11 runs" in capsys.readouterr().out
 
 
 def test_tuned_settings_go_to_their_recipe(recipes, tmp_path):

@@ -224,17 +224,17 @@ def test_a_row_for_every_value_of_a_setting(recipes, data, tmp_path):
     assert (folder / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_numbers_stand_before_words(recipes, data, tmp_path):
-    found = name_recipes([str(recipes["two"])], [], [])  # its own slack is auto
-    jobs = make_jobs("sensitivity", found, {"two": {"method.shorten.slack": [0.03, 0.01]}}, [1])
+def test_numbers_stand_before_what_is_not_set(recipes, data, tmp_path):
+    found = name_recipes([str(recipes["two"])], [], [])
+    jobs = make_jobs("sensitivity", found, {"two": {"reference.max_tokens": [9, 8]}}, [1])
     comparison = plan_comparison(tmp_path / "out", "sensitivity", jobs)
     write_plan(comparison)
     evaluated(comparison.base(1), data, 12, 100)
     for job in jobs:
         run_of(comparison, job)
         evaluated(comparison.evaluation(job, 4), data, 12, 50)
-    values = [value for value, _ in points(collect(comparison), "method.shorten.slack")]
-    assert values == [0.01, 0.03, "auto"]
+    values = [value for value, _ in points(collect(comparison), "reference.max_tokens")]
+    assert values == [8, 9, None]
 
 
 def test_one_command_writes_what_a_page_needs(compared, tmp_path, capsys):
