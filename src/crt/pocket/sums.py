@@ -1,0 +1,111 @@
+"""The worlds of long sums, `pocket:chunks` and `pocket:checks`: problems made from a seed."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+from crt.pocket.problems import Split, digest, split_of
+from crt.types import Problem
+
+ASKED = ("What is {sum}?", "Work out {sum}.", "How much is {sum}?", "Find {sum}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How many numbers a sum has and how large they are; both ends are included."""
+
+    count: tuple[int, int]
+    size: tuple[int, int]
+    share: float  # of problems
+
+
+@dataclass(frozen=True, slots=True)
+class SumsWorld:
+    """The problems of a world: its levels, from 1."""
+
+    name: str
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Numbers to be added."""
+
+    level: int
+    terms: tuple[int, ...]
+
+    @property
+    def answer(self) -> int:
+        """The number asked for."""
+        return sum(self.terms)
+
+    @property
+    def key(self) -> str:
+        """The sum as text."""
+        return written(self.terms)
+
+
+CHUNKS = SumsWorld(
+    "pocket:chunks",
+    (
+        Level((3, 4), (1, 9), 0.25),
+        Level((6, 8), (1, 9), 0.25),
+        Level((3, 4), (11, 49), 0.25),
+        Level((5, 6), (11, 49), 0.25),
+    ),
+)
+CHECKS = SumsWorld(
+    "pocket:checks",
+    (
+        Level((3, 3), (2, 20), 0.25),
+        Level((3, 3), (11, 99), 0.25),
+        Level((5, 5), (11, 99), 0.25),
+        Level((7, 7), (11, 99), 0.25),
+    ),
+)
+
+
+def written(terms: tuple[int, ...]) -> str:
+    """Numbers as a sum: `27 + 5 + 8`."""
+    return " + ".join(map(str, terms))
+
+
+def exercise(world: SumsWorld, rng: random.Random, level: int | None = None) -> Sum:
+    """Draws one sum, of any split."""
+    shares = [each.share for each in world.levels]
+    level = level or rng.choices(range(1, len(shares) + 1), shares)[0]
+    chosen = world.levels[level - 1]
+    count = rng.randint(*chosen.count)
+    return Sum(level, tuple(rng.randint(*chosen.size) for _ in range(count)))
+
+
+def exercises(world: SumsWorld, split: str, rng: random.Random) -> Iterator[Sum]:
+    """Endless sums of one split, repeats possible."""
+    while True:
+        item = exercise(world, rng)
+        if split_of(item) == split:
+            yield item
+
+
+def problem(world: SumsWorld, item: Sum, rng: random.Random) -> Problem:
+    """Puts a sum into words."""
+    return Problem(
+        id=f"{world.name.replace(':', '-')}-{digest(item)[:16]}",
+        question=rng.choice(ASKED).format(sum=item.key),
+        answer=str(item.answer),
+        source=f"{world.name}/level-{item.level}",
+    )
+
+
+def problems(world: SumsWorld, split: str, count: int, seed: int) -> list[Problem]:
+    """`count` different problems of a split; the same seed gives the same list on any machine."""
+    if split not in get_args(Split):
+        raise ValueError(f"no split {split!r}: one of {', '.join(get_args(Split))}")
+    rng = random.Random(f"{world.name}-{split}-{seed}")
+    unique: dict[str, Problem] = {}
+    for item in exercises(world, split, rng):
+        if len(unique) >= count:
+            break
+        unique.setdefault(item.key, problem(world, item, rng))
+    return list(unique.values())
