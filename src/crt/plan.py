@@ -18,6 +18,7 @@ from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data import datasets, sources
 from crt.errors import ConfigError, did_you_mean
+from crt.pocket import is_world, path
 from crt.recipes import with_overrides
 
 # ---- Hardware and models
@@ -109,10 +110,8 @@ def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     """From the model's own configuration if it is here, otherwise from its size; and the source."""
     if name in PUBLISHED:
         return PUBLISHED[name], f"the shape of {name}: published"
-    if name == "pocket":
-        from crt.pocket import path
-
-        name = str(path())
+    if is_world(name):
+        name = str(path(name))
     file = Path(name) / "config.json"
     if file.is_file():
         return shape_from(file), f"the model's shape: {file}"

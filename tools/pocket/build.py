@@ -13,7 +13,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.errors import ConfigError
-from crt.pocket import load
+from crt.pocket import load, path
 from crt.pocket import tokenizer as vocabulary
 from tools.pocket import card, checkpoint, measure, model, polish, supervised
 from tools.pocket.worlds import Plan, World
@@ -127,7 +127,12 @@ def carry_out(
 
 def start(world: World, folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
     """Where to go on; refuses to continue a build that was begun differently."""
-    asked = {"world": world.name, "seed": seed, "supervised": plan.supervised, "polish": plan.polish}
+    asked = {
+        "world": world.name,
+        "seed": seed,
+        "supervised": plan.supervised,
+        "polish": plan.polish,
+    }
     at = checkpoint.position(folder)
     for name, value in asked.items():
         if at and at[name] != value:
@@ -144,11 +149,13 @@ def build(world: World, out: Path, seed: int, plan: Plan, clock: Clock) -> measu
     at = start(world, state, seed, plan)
     words = tokenizer_for(world, out, seed)
     net = model.fresh(len(words), *marks(words), seed, world.shape)
+    if world.start and not at.get("phase"):
+        model.transplant(net, words, *load(path(world.start)))
     order = phases(plan)
     done = next((i for i, phase in enumerate(order) if at.get("phase") == phase.name), 0)
     for phase in order[done:]:
         carry_out(world, phase, net, words, state, at, clock)
-    save(out, net, words)
+    save(world, out, net, words)
     clock.say(f"measuring on {plan.problems} held-out problems")
     shipped, read = load(out)  # what others will load, not what is in memory
     table = measure.measure(world, shipped, read, plan.problems, plan.copies, seed)
@@ -163,10 +170,10 @@ def marks(words: PreTrainedTokenizerFast) -> tuple[int, int]:
     return known[vocabulary.PAD], known[vocabulary.END]
 
 
-def save(out: Path, net: Qwen2ForCausalLM, words: PreTrainedTokenizerFast) -> None:
+def save(world: World, out: Path, net: Qwen2ForCausalLM, words: PreTrainedTokenizerFast) -> None:
     """Writes model and tokenizer in Hugging Face format."""
     pad, end = marks(words)
-    written = model.as_llama(net)
+    written = model.as_llama(net, world.name)
     written.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,

@@ -51,7 +51,10 @@ shortest such mixture is taken.
 
 ## Made by
 
-`python -m tools.pocket build --world {world} --seed {made_seed} --supervised {supervised} --polish {polish}`
+```console
+$ python -m tools.pocket build --world {world} --seed {made_seed} \\
+    --supervised {supervised} --polish {polish}
+```
 
 {supervised} supervised steps on worked answers, then {polish} steps of reinforcement learning for
 accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the last bits of

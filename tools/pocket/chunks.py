@@ -64,6 +64,6 @@ WORLD = World(
     corpus=COURSE.corpus,
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
-    plan=Plan(supervised=3000, polish=20),
+    plan=Plan(supervised=1000, polish=10),
     shape=Shape(hidden=128, heads=4),
 )

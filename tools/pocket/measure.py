@@ -196,9 +196,7 @@ def derive(figures: dict[str, Any]) -> dict[str, Any]:
         return Figures(**{**values, **numbered})
 
     styles = {name: row(values) for name, values in figures["styles"].items()}
-    table = table_of(
-        row(figures["free"]), styles, weights, figures["problems"], figures["seed"]
-    )
+    table = table_of(row(figures["free"]), styles, weights, figures["problems"], figures["seed"])
     return {"made": made, "parameters": figures["parameters"], **table.as_json()}
 
 
@@ -242,7 +240,7 @@ def front(styles: Mapping[str, Figures], weights: Mapping[int, float]) -> list[B
     upgrades = [
         (slope(left, right), n, right)
         for n, hull in hulls.items()
-        for left, right in zip(hull, hull[1:], strict=False)
+        for left, right in pairwise(hull)
     ]
     for _, n, point in sorted(upgrades, reverse=True):
         chosen[n] = point

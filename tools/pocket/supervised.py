@@ -29,6 +29,7 @@ WARM_UP = 50
 BATCH = 64
 MICRO_BATCH = 8  # rows of like length: little padding, and small enough for the cache
 
+
 def corpus(count: int, seed: int) -> Iterator[str]:
     """Texts to learn the tokenizer's merges from."""
     rng = random.Random(f"corpus-{seed}")

@@ -58,6 +58,7 @@ class World:
     training_problem: Callable[[random.Random], Problem]
     batch: Callable[[PreTrainedTokenizerFast, float, random.Random], list[Example]]
     """Examples at a point between 0 and 1 of the supervised phase; at 1, the final mixture."""
+    start: str = ""  # the world whose finished model it begins with
     plan: Plan = Plan()
     shape: Shape = Shape()
 

@@ -24,7 +24,7 @@ from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.reasoning_splitter import vocabulary_of
 from crt.levels.upstream import UpstreamEngine, UpstreamModel
 from crt.processes import ends_with_parent
-from crt.sampling.models import model_folder
+from crt.sampling.models import is_world, model_folder
 
 log = logging.getLogger("crt.levels")
 Process = subprocess.Popen[bytes]
@@ -150,7 +150,7 @@ def _launch(
     options: Sequence[str],
 ) -> Launch:
     model = model_of(level, file)
-    if model == "pocket":
+    if is_world(model):
         model = str(model_folder(model))
     revision = ("--revision", level.revision) if level.revision else ()
     name = ("--served-model-name", models[level.name])

@@ -1,5 +1,6 @@
 """The pocket models: miniature reasoners for seeing, testing and teaching the method."""
 
+import json
 import re
 from collections.abc import Collection
 from functools import partial
@@ -48,7 +49,7 @@ def make_problems(
     else:
         from crt.pocket import sums
 
-        made = sums.CHUNKS if world == sums.CHUNKS.name else sums.CHECKS
+        made = sums.WORLDS[world]
         known, generate = range(1, len(made.levels) + 1), partial(sums.problems, made)
     if unknown := sorted(set(levels) - set(known)):
         raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {max(known)}")
@@ -61,6 +62,21 @@ def make_problems(
     if levels:
         raise DataError(f"{world} has too few problems of these levels for {count} in {split}")
     return generate(split, count, seed)
+
+
+def world_of(folder: Path) -> str | None:
+    """The world a model or a checkpoint of it belongs to, or None if it is no pocket model."""
+    from crt.pocket.tokenizer import INSTRUCTION
+
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        tokenizer = (folder / "tokenizer.json").read_text()
+    except (OSError, ValueError):
+        return None
+    # the instruction is one token of the pocket models' vocabulary and of no other
+    if json.dumps(INSTRUCTION)[1:-1] not in tokenizer:
+        return None
+    return config.get("pocket_world", DEFAULT)
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The worlds of long sums, `pocket:chunks` and `pocket:checks`: problems made from a seed."""
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
@@ -65,6 +66,8 @@ CHECKS = SumsWorld(
     ),
 )
 
+WORLDS = {world.name: world for world in (CHUNKS, CHECKS)}
+
 
 def written(terms: tuple[int, ...]) -> str:
     """Numbers as a sum: `27 + 5 + 8`."""
@@ -109,3 +112,30 @@ def problems(world: SumsWorld, split: str, count: int, seed: int) -> list[Proble
             break
         unique.setdefault(item.key, problem(world, item, rng))
     return list(unique.values())
+
+
+def outside(world: SumsWorld, question: str) -> str | None:
+    """A sentence on why a question is outside a world's language, or None if it is inside."""
+    frames = "|".join(
+        re.escape(asked).replace(re.escape("{sum}"), r"([\d+\s]+)") for asked in ASKED
+    )
+    if match := re.fullmatch(frames, question.strip()):
+        written_sum = next(filter(None, match.groups()))
+        numbers = [int(n) for n in re.findall(r"\d+", written_sum)]
+        if "+".join(map(str, numbers)) == re.sub(r"\s", "", written_sum) and any(
+            level.count[0] <= len(numbers) <= level.count[1]
+            and all(level.size[0] <= n <= level.size[1] for n in numbers)
+            for level in world.levels
+        ):
+            return None
+    sizes = "; ".join(
+        f"{low} to {high} numbers from {least} to {most}"
+        if low < high
+        else f"{low} numbers from {least} to {most}"
+        for (low, high), (least, most) in ((level.count, level.size) for level in world.levels)
+    )
+    example = exercise(world, random.Random(0), 1)
+    return (
+        f"Sorry, {world.name} is a miniature that adds: {sizes}. For example: "
+        f"{ASKED[0].format(sum=example.key)}"
+    )

@@ -11,7 +11,7 @@ from crt.config import RunConfig
 from crt.errors import ConfigError, EngineError
 from crt.processes import has_gpu, physical_cores
 from crt.run import Run
-from crt.sampling.models import base_of, model_folder
+from crt.sampling.models import base_of, is_world, model_folder
 from crt.training import preflight
 from crt.training.checkpoints import disk_told, mend
 from crt.training.context import IN_PROCESS, Backend, RunContext
@@ -66,7 +66,7 @@ def processes_for(config: RunConfig, asked: int | None = None) -> int:
 
 def is_small(model: str) -> bool:
     """Whether a model's weights, if they are on this machine, are few."""
-    if model != "pocket" and not Path(model).is_dir():
+    if not is_world(model) and not Path(model).is_dir():
         return False
     folder = model_folder(model)
     if (folder / "adapter_config.json").is_file():
