@@ -160,6 +160,8 @@ def build(world: World, out: Path, seed: int, plan: Plan, clock: Clock) -> measu
     shipped, read = load(out)  # what others will load, not what is in memory
     table = measure.measure(world, shipped, read, plan.problems, plan.copies, seed)
     made = {"world": world.name, "seed": seed, **asdict(plan)}
+    if world.start:
+        made["start"] = hashes(path(world.start))["model.safetensors"]
     describe(out, {"made": made, "parameters": shipped.num_parameters(), **table.as_json()})
     return table
 

@@ -56,10 +56,15 @@ $ python -m tools.pocket build --world {world} --seed {made_seed} \\
     --supervised {supervised} --polish {polish}
 ```
 
-{supervised} supervised steps on worked answers, then {polish} steps of reinforcement learning for
-accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the last bits of
-the weights depend on processor and number of threads. `hashes.json` holds the SHA-256 of every
-file.
+{start}{supervised} supervised steps on worked answers, then {polish} steps of reinforcement
+learning for accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the
+last bits of the weights depend on processor and number of threads. `hashes.json` holds the SHA-256
+of every file.
+"""
+
+
+START = """It begins with the finished model of `{world}` (SHA-256 of its weights
+`{hash:.16}…`), which can add already. Then come:
 """
 
 
@@ -135,6 +140,7 @@ def render(figures: dict[str, Any]) -> str:
         high=figures["check"]["accuracy"][1],
         short=figures["check"]["length"][0],
         long=figures["check"]["length"][1],
+        start=START.format(world=world.start, hash=made["start"]) if world.start else "",
         made_seed=made["seed"],
         supervised=made["supervised"],
         polish=made["polish"],

@@ -54,7 +54,7 @@ def make_problems(
     if unknown := sorted(set(levels) - set(known)):
         raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {max(known)}")
     drawn = count
-    while levels and drawn <= 64 * count + 4096:  # more, until enough are of these levels
+    while levels and drawn <= 8 * count + 64:  # more, until enough are of these levels
         chosen = [item for item in generate(split, drawn, seed) if level_of(item) in levels]
         if len(chosen) >= count:
             return chosen[:count]
