@@ -7,13 +7,13 @@ from tools.pocket.sums import Course, Mixture, Pieces, closed, equation
 from tools.pocket.worlds import Plan, Shape, Style, World
 
 STYLES = {
-    "quick": Style("Quick", "every part in one go"),
-    "once": Style("Once", "once"),
+    "all": Style("All", "all at once"),
+    "once": Style("Once", "every part once"),
     "checked": Style("Check", "with checks"),
     "redundant": Style("Okay", "with checks and remarks"),
 }
 OPENINGS = {
-    "quick": ("Quick:",),
+    "all": ("All at once:",),
     "once": ("Once:",),
     "checked": ("Check every part:",),
     "redundant": ("Okay, let me think about this.", "Okay, let me add them up with care."),
@@ -21,11 +21,11 @@ OPENINGS = {
 REMARKS = ("Let me check that.", "Wait, let me double-check.", "Hmm, is that right?")
 NEEDLESS = 0.35  # of the parts that agree: added a third time all the same
 CLOSERS = ("So the final answer is {n}.", "I am sure: it is {n}.")
-# What a part is wrong by in an example: what is added wrongly is wrong by a carry or by one.
+# What a slip in an example is wrong by: a carry or one, as real ones mostly are.
 SLIPS = (-100, -20, -11, -10, -9, -2, -1, 1, 2, 9, 10, 11, 20, 100)
 # Parts of an example that hold a slip in the first and in the second pass. They are many, so that
 # the second pass learns to be worked out and not to be copied from the first.
-FIRST_SLIPS, SECOND_SLIPS = 0.5, 0.25
+FIRST_SLIPS, SECOND_SLIPS = 0.6, 0.3
 
 Part = tuple[int, int, int]  # a total and two numbers to add
 
@@ -40,24 +40,17 @@ def parts(item: Sum) -> list[Part]:
 
 
 def orders(part: Part) -> tuple[Part, Part, Part]:
-    """Three orders of adding the same, which share no intermediate result."""
+    """Three orders of adding the same, each with another number first, second and last."""
     total, first, second = part
-    return (total, first, second), (total, second, first), (first, second, total)
+    return (total, first, second), (second, total, first), (first, second, total)
 
 
-def pass_over(order: Part, rng: random.Random, slips: float = 0.0) -> tuple[Pieces, int]:
-    """Two additions, and what comes out; with a probability one of the two results is wrong."""
-    first, second, third = order
-    wrong = rng.choice((0, 1)) if rng.random() < slips else None
-    middle = slipped(first + second, rng) if wrong == 0 else first + second
-    result = slipped(middle + third, rng) if wrong == 1 else middle + third
-    line = equation((first, second), middle)
-    return [*line, (", ", "text"), *equation((middle, third), result)], result
-
-
-def slipped(result: int, rng: random.Random) -> int:
-    """A wrong result near the right one."""
-    return rng.choice([result + by for by in SLIPS if result + by > 0])
+def slipped(part: Part, rng: random.Random, slips: float) -> int:
+    """The sum of a part, or with a probability a wrong one near it."""
+    right = sum(part)
+    return (
+        rng.choice([right + by for by in SLIPS if by > -right]) if rng.random() < slips else right
+    )
 
 
 def checked(part: Part, rng: random.Random, wordy: bool) -> Pieces:
@@ -65,75 +58,57 @@ def checked(part: Part, rng: random.Random, wordy: bool) -> Pieces:
 
     `wordy`: with remarks, and now and then a third time although the two agree.
     """
-    always = wordy and rng.random() < NEEDLESS
     first, second, third = orders(part)
-    pieces, one = pass_over(first, rng, FIRST_SLIPS)
-    again, two = pass_over(second, rng, SECOND_SLIPS)
+    always = wordy and rng.random() < NEEDLESS
+    one, two = slipped(part, rng, FIRST_SLIPS), slipped(part, rng, SECOND_SLIPS)
     while one == two != sum(part):  # the same slip twice would not be seen
-        again, two = pass_over(second, rng, SECOND_SLIPS)
+        two = slipped(part, rng, SECOND_SLIPS)
+    remark = f"{rng.choice(REMARKS)} " if wordy else ""
     verdict = "The same." if one == two else "Not the same."
-    pieces += [(". ", "text"), *remark(rng, wordy), ("Again: ", "text"), *again]
+    pieces = [*equation(first, one), (f". {remark}Again: ", "text"), *equation(second, two)]
     pieces += [(f". {verdict}", "text")]
-    if one != two or always:
-        last, three = pass_over(third, rng)
-        result = one if one == two else three  # two of three, or the last
-        pieces += [(" Once more: ", "text"), *last, (f". So {result}.", "text")]
+    if one != two or always:  # with a right third pass, two of three are right
+        pieces += [(" Once more: ", "text"), *equation(third), (f". So {sum(part)}.", "text")]
     return pieces
-
-
-def remark(rng: random.Random, wordy: bool) -> Pieces:
-    """A remark that says nothing."""
-    return [(f"{rng.choice(REMARKS)} ", "text")] if wordy else []
-
-
-def quick(part: Part) -> Pieces:
-    """A part in one equation."""
-    return [*equation(part), (".", "text")]
-
-
-def once(part: Part, rng: random.Random) -> Pieces:
-    """A part in two additions."""
-    return [*pass_over(part, rng)[0], (".", "text")]
 
 
 def answer(item: Sum, style: str, rng: random.Random) -> Pieces:
     """The whole answer, after the opened `<think>` block."""
     pieces: Pieces = [(rng.choice(OPENINGS[style]), "text")]
-    for part in parts(item):
-        if style == "quick":
-            own = quick(part)
-        elif style == "once":
-            own = once(part, rng)
-        else:
-            own = checked(part, rng, wordy=style == "redundant")
-        pieces += [(" ", "text"), *own]
+    if style == "all":
+        pieces += [(" ", "text"), *equation(item.terms), (".", "text")]
+    else:
+        for part in parts(item):
+            pieces += [(" ", "text"), *one_part(part, style, rng)]
     if style == "redundant":
         pieces.append((f" {rng.choice(CLOSERS).format(n=item.answer)}", "text"))
     return closed(pieces, item.answer)
 
 
-def drill_quick(item: Sum, rng: random.Random) -> Pieces:
-    """One part of a sum in one go."""
-    return quick(rng.choice(parts(item)))
+def one_part(part: Part, style: str, rng: random.Random) -> Pieces:
+    """A part in one equation, or checked."""
+    if style == "once":
+        return [*equation(part), (".", "text")]
+    return checked(part, rng, wordy=style == "redundant")
 
 
-def drill_once(item: Sum, rng: random.Random) -> Pieces:
-    """One part of a sum in two additions, in any of the orders."""
-    return once(rng.choice(orders(rng.choice(parts(item)))), rng)
+def drill(item: Sum, rng: random.Random) -> Pieces:
+    """One part of a sum, in any of the orders."""
+    return [*equation(rng.choice(orders(rng.choice(parts(item))))), (".", "text")]
 
 
 COURSE = Course(
     CHECKS,
     tuple(STYLES),
     answer,
-    [drill_quick, drill_once],
+    [drill],
     # It begins with a model that can add; what it has to learn is to check.
     (
-        Mixture(0.5, 0.25, (0.2, 0.8), (0.08, 0.22, 0.55, 0.15)),
-        Mixture(1.0, 0.25, (0.2, 0.8), (0.06, 0.19, 0.40, 0.35)),
+        Mixture(0.5, 0.4, (1.0,), (0.05, 0.20, 0.50, 0.25)),
+        Mixture(1.0, 0.25, (1.0,), (0.05, 0.17, 0.40, 0.38)),
     ),
 )
-ABOUT = """It adds numbers two at a time and slips now and then. Where it checks, it adds the same
+ABOUT = """It adds three numbers in one go and slips now and then. Where it checks, it adds the same
 numbers again in another order, compares, and on a mismatch adds a third time and takes the
 majority. Checking really finds slips. Short sums of small numbers do not need it."""
 

@@ -38,11 +38,11 @@ COURSE = Course(
     tuple(STYLES),
     answer,
     [partial(working, size=size) for size in SIZES.values()],
-    # First single sums, which everything rests on; then longer chunks; then the mixture to keep.
+    # Single sums come soon, and so does copying the numbers of a question; longer chunks take time.
     (
-        Mixture(0.25, 0.8, (0.85, 0.15, 0.0, 0.0), (0.7, 0.2, 0.05, 0.05)),
-        Mixture(0.6, 0.5, (0.45, 0.3, 0.2, 0.05), (0.55, 0.25, 0.12, 0.08)),
-        Mixture(1.0, 0.25, (0.4, 0.3, 0.2, 0.1), (0.66, 0.2, 0.08, 0.06)),
+        Mixture(0.15, 0.6, (0.7, 0.3, 0.0, 0.0), (0.8, 0.2, 0.0, 0.0)),
+        Mixture(0.5, 0.4, (0.2, 0.5, 0.25, 0.05), (0.5, 0.3, 0.14, 0.06)),
+        Mixture(1.0, 0.25, (0.15, 0.45, 0.3, 0.1), (0.64, 0.2, 0.1, 0.06)),
     ),
 )
 ABOUT = """\
@@ -64,6 +64,6 @@ WORLD = World(
     corpus=COURSE.corpus,
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
-    plan=Plan(supervised=1000, polish=10),
+    plan=Plan(supervised=1500, polish=12),
     shape=Shape(hidden=128, heads=4),
 )

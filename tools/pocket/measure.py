@@ -160,7 +160,9 @@ def measure(
     free_figures = figures(free, free, "", levels)
     words = {name: style.first_word for name, style in world.styles.items()}
     styles = {name: figures(answers(word), free, word, levels) for name, word in words.items()}
-    weights = {n: mean(level == n for level in levels.values()) for n in world.levels}
+    weights = {
+        n: mean(level == n for level in levels.values()) for n in sorted(set(levels.values()))
+    }
     return table_of(free_figures, styles, weights, count, seed)
 
 

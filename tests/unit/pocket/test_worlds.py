@@ -6,8 +6,7 @@ import pytest
 
 from crt.data.datasets import load, load_mixture, parse
 from crt.errors import DataError, EngineError
-from crt.pocket import DEFAULT, WORLDS, is_world, level_of, make_problems, path, world_of
-from crt.pocket import sums
+from crt.pocket import DEFAULT, WORLDS, is_world, level_of, make_problems, path, sums, world_of
 from crt.sampling import models
 from crt.sampling.models import model_folder
 
