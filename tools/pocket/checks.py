@@ -21,28 +21,29 @@ OPENINGS = {
 REMARKS = ("Let me check that.", "Wait, let me double-check.", "Hmm, is that right?")
 NEEDLESS = 0.35  # of the parts that agree: added a third time all the same
 CLOSERS = ("So the final answer is {n}.", "I am sure: it is {n}.")
-# What a slip in an example is wrong by: a carry or one, as real ones mostly are.
-SLIPS = (-100, -20, -11, -10, -9, -2, -1, 1, 2, 9, 10, 11, 20, 100)
+# What a slip in an example is wrong by: a little or a carry, as real ones mostly are.
+SLIPS = (-10, -3, -2, -1, 1, 2, 3, 10)
 # Parts of an example that hold a slip in the first and in the second pass. They are many, so that
 # the second pass learns to be worked out and not to be copied from the first.
 FIRST_SLIPS, SECOND_SLIPS = 0.6, 0.3
 
-Part = tuple[int, int, int]  # a total and two numbers to add
+PART = 2  # numbers added to the running total in one go
+
+Part = tuple[int, ...]  # a total and the numbers to add to it
 
 
 def parts(item: Sum) -> list[Part]:
-    """The running total with the next two numbers, until none are left."""
-    total, found = item.terms[0], []
-    for first, second in zip(item.terms[1::2], item.terms[2::2], strict=True):
-        found.append((total, first, second))
-        total += first + second
+    """The running total with the next numbers, until none are left."""
+    total, rest, found = item.terms[0], item.terms[1:], []
+    while rest:
+        found.append((total, *rest[:PART]))
+        total, rest = sum(found[-1]), rest[PART:]
     return found
 
 
 def orders(part: Part) -> tuple[Part, Part, Part]:
-    """Three orders of adding the same, each with another number first, second and last."""
-    total, first, second = part
-    return (total, first, second), (second, total, first), (first, second, total)
+    """Three orders of adding the same; of two numbers there are only two."""
+    return part, part[-1:] + part[:-1], part[-2:] + part[:-2]
 
 
 def slipped(part: Part, rng: random.Random, slips: float) -> int:
@@ -117,10 +118,10 @@ WORLD = World(
     title="The pocket model of checks",
     about=ABOUT,
     levels={
-        1: "3 numbers up to 20",
-        2: "3 numbers of two digits",
-        3: "5 numbers of two digits",
-        4: "7 numbers of two digits",
+        1: "3 or 4 numbers of one digit",
+        2: "5 such numbers",
+        3: "7 such numbers",
+        4: "9 such numbers",
     },
     styles=STYLES,
     corpus=COURSE.corpus,

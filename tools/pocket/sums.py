@@ -36,7 +36,7 @@ class Mixture:
 class Course:
     """How a world of sums is taught: its styles' answers, its drills, its mixtures in order."""
 
-    world: SumsWorld
+    trained: SumsWorld  # whose problems it learns from: those of its world, or more
     styles: Sequence[str]
     answer: Callable[[Sum, str, random.Random], Pieces]
     drills: Sequence[Callable[[Sum, random.Random], Pieces]]
@@ -45,17 +45,17 @@ class Course:
     def corpus(self, count: int, seed: int) -> Iterator[str]:
         """Texts to learn the tokenizer's merges from."""
         rng = random.Random(f"corpus-{seed}")
-        for _, item in zip(range(count), sums.exercises(self.world, "train", rng), strict=False):
-            yield sums.problem(self.world, item, rng).question + "\n"
+        for _, item in zip(range(count), sums.exercises(self.trained, "train", rng), strict=False):
+            yield sums.problem(self.trained, item, rng).question + "\n"
             yield text_of(self.answer(item, rng.choice(self.styles), rng))
 
     def training_problem(self, rng: random.Random) -> Problem:
         """A problem of the training split."""
-        return sums.problem(self.world, self.exercise(rng), rng)
+        return sums.problem(self.trained, self.exercise(rng), rng)
 
     def exercise(self, rng: random.Random) -> Sum:
         """A sum of the training split."""
-        return next(sums.exercises(self.world, "train", rng))
+        return next(sums.exercises(self.trained, "train", rng))
 
     def batch(
         self, tokenizer: PreTrainedTokenizerFast, progress: float, rng: random.Random
@@ -82,7 +82,7 @@ class Course:
     ) -> Example:
         """A problem with its answer, of which the answer is to be learned."""
         item = self.exercise(rng)
-        asked = vocabulary.prompt(tokenizer, sums.problem(self.world, item, rng).question)
+        asked = vocabulary.prompt(tokenizer, sums.problem(self.trained, item, rng).question)
         style = rng.choices(self.styles, mixture.styles)[0]
         reply: Pieces = [*self.answer(item, style, rng), (vocabulary.END, "text")]
         prompt = tokenizer.encode(asked, add_special_tokens=False)

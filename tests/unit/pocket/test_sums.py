@@ -58,13 +58,13 @@ def test_what_is_outside_gets_an_example(question):
     assert "For example: What is " in str(outside(CHUNKS, question))
 
 
-@pytest.mark.parametrize("course", COURSES, ids=lambda course: course.world.name)
+@pytest.mark.parametrize("course", COURSES, ids=lambda course: course.trained.name)
 def test_every_answer_is_right_and_every_wrong_equation_is_marked(course):
     rng = random.Random(0)
     for style in course.styles:
         for level in (1, 2, 3, 4):
             for _ in range(40):
-                item = exercise(course.world, rng, level)
+                item = exercise(course.trained, rng, level)
                 pieces = course.answer(item, style, rng)
                 answer = str(item.answer)
                 verdict = grade(text_of(pieces), answer, thinking_opened=True).verdict
@@ -110,7 +110,7 @@ def test_a_slip_is_seen_but_never_learned():
 
 @pytest.mark.parametrize("world", [chunks.WORLD, checks.WORLD], ids=lambda world: world.name)
 def test_the_first_word_tells_the_style(world: World):
-    course = {c.world.name: c for c in COURSES}[world.name]
+    course = {c.trained.name: c for c in COURSES}[world.name]
     words = [style.first_word for style in world.styles.values()]
     assert len(set(words)) == len(words)
     rng = random.Random(0)
