@@ -1,12 +1,13 @@
 """The worlds of long sums, `pocket:chunks` and `pocket:checks`: problems made from a seed."""
 
+import hashlib
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
-from crt.pocket.problems import Split, digest, split_of
+from crt.pocket.problems import Split
 from crt.types import Problem
 
 ASKED = ("What is {sum}?", "Work out {sum}.", "How much is {sum}?", "Find {sum}.")
@@ -45,6 +46,17 @@ class Sum:
     def key(self) -> str:
         """The sum as text."""
         return written(self.terms)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the sum, the same on every machine."""
+        return hashlib.sha256(self.key.encode()).hexdigest()
+
+    @property
+    def split(self) -> Split:
+        """Eight of ten sums are for training, one for validation, one for testing."""
+        place = int(self.digest[:8], 16) % 10
+        return "train" if place < 8 else "validation" if place == 8 else "test"
 
 
 CHUNKS = SumsWorld(
@@ -87,14 +99,14 @@ def exercises(world: SumsWorld, split: str, rng: random.Random) -> Iterator[Sum]
     """Endless sums of one split, repeats possible."""
     while True:
         item = exercise(world, rng)
-        if split_of(item) == split:
+        if item.split == split:
             yield item
 
 
 def problem(world: SumsWorld, item: Sum, rng: random.Random) -> Problem:
     """Puts a sum into words."""
     return Problem(
-        id=f"{world.name.replace(':', '-')}-{digest(item)[:16]}",
+        id=f"{world.name.replace(':', '-')}-{item.digest[:16]}",
         question=rng.choice(ASKED).format(sum=item.key),
         answer=str(item.answer),
         source=f"{world.name}/level-{item.level}",
