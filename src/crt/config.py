@@ -144,7 +144,8 @@ class ModelConfig(Part):
     """The model to shorten; it is also the frozen reference."""
 
     name: Text
-    """A hub id, a folder, a `.gguf` file, or `pocket`, the model inside the package."""
+    """A hub id, a folder, a `.gguf` file, or a model inside the package: `pocket`,
+    `pocket:chunks`, `pocket:checks`."""
     revision: Text | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     trust_remote_code: bool = False

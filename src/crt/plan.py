@@ -19,6 +19,7 @@ from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
 from crt.data import datasets, sources
 from crt.errors import ConfigError, did_you_mean
+from crt.pocket import is_world, path
 from crt.recipes import with_overrides
 
 # ---- Hardware and models
@@ -113,10 +114,8 @@ def shape_of(name: str, billions: float | None = None) -> tuple[Shape, str]:
     if name in PUBLISHED:
         published = dict(zip(KEYS, PUBLISHED[name], strict=False))
         return decoder_shape(published), f"the shape of {name}: published"
-    if name == "pocket":
-        from crt.pocket import path
-
-        name = str(path())
+    if is_world(name):
+        name = str(path(name))
     file = Path(name) / "config.json"
     if file.is_file():
         return decoder_shape(json.loads(file.read_text())), f"the model's shape: {file}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,9 +13,10 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.errors import ConfigError
-from crt.pocket import load
+from crt.pocket import load, path
 from crt.pocket import tokenizer as vocabulary
 from tools.pocket import card, checkpoint, measure, model, polish, supervised
+from tools.pocket.worlds import Plan, World
 
 VOCABULARY = 512  # at most: every word of the language is one token long before
 CORPUS = 3000
@@ -22,16 +24,6 @@ HASHES = "hashes.json"
 FIGURES = "figures.json"
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much is done of each phase, and on how many problems the result is measured."""
-
-    supervised: int = 2600
-    polish: int = 50
-    problems: int = 1200
-    copies: int = 4
 
 
 class Clock:
@@ -65,10 +57,10 @@ class Stopped(Exception):
     """The minutes of this sitting are used up; the state is saved."""
 
 
-def tokenizer_for(folder: Path, seed: int) -> PreTrainedTokenizerFast:
+def tokenizer_for(world: World, folder: Path, seed: int) -> PreTrainedTokenizerFast:
     """The tokenizer of this build, learned the first time."""
     if not (folder / "tokenizer.json").exists():
-        texts = supervised.corpus(CORPUS, seed)
+        texts = world.corpus(CORPUS, seed)
         vocabulary.wrap(vocabulary.train(texts, VOCABULARY)).save_pretrained(folder)
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
@@ -108,6 +100,7 @@ def phases(plan: Plan) -> tuple[Phase, Phase]:
 
 
 def carry_out(
+    world: World,
     phase: Phase,
     net: Qwen2ForCausalLM,
     words: PreTrainedTokenizerFast,
@@ -122,7 +115,7 @@ def carry_out(
     first = at["step"] if at.get("phase") == phase.name else 0
     clock.begin(phase.name, first, phase.steps)
     for number in range(first, phase.steps):
-        seen = phase.step(net, words, optimizers, number, phase.steps, at["seed"])
+        seen = phase.step(world, net, words, optimizers, number, phase.steps, at["seed"])
         clock.tick(number, phase.tell(seen))
         done = number + 1 == phase.steps
         if done or (number + 1) % phase.save_every == 0 or clock.over():
@@ -132,9 +125,14 @@ def carry_out(
                 raise Stopped(f"stopped at {phase.name} step {number + 1}")
 
 
-def start(folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
+def start(world: World, folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
     """Where to go on; refuses to continue a build that was begun differently."""
-    asked = {"seed": seed, "supervised": plan.supervised, "polish": plan.polish}
+    asked = {
+        "world": world.name,
+        "seed": seed,
+        "supervised": plan.supervised,
+        "polish": plan.polish,
+    }
     at = checkpoint.position(folder)
     for name, value in asked.items():
         if at and at[name] != value:
@@ -145,21 +143,25 @@ def start(folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
     return {**asked, **at}
 
 
-def build(out: Path, seed: int, plan: Plan, clock: Clock) -> measure.Table:
+def build(world: World, out: Path, seed: int, plan: Plan, clock: Clock) -> measure.Table:
     """Builds, or goes on building, the model in `out`; raises `Stopped` when time is up."""
     state = out / "state"
-    at = start(state, seed, plan)
-    words = tokenizer_for(out, seed)
-    net = model.fresh(len(words), *marks(words), seed)
+    at = start(world, state, seed, plan)
+    words = tokenizer_for(world, out, seed)
+    net = model.fresh(len(words), *marks(words), seed, world.shape)
+    if world.start and not at.get("phase"):
+        model.transplant(net, words, *load(path(world.start)))
     order = phases(plan)
     done = next((i for i, phase in enumerate(order) if at.get("phase") == phase.name), 0)
     for phase in order[done:]:
-        carry_out(phase, net, words, state, at, clock)
-    save(out, net, words)
+        carry_out(world, phase, net, words, state, at, clock)
+    save(world, out, net, words)
     clock.say(f"measuring on {plan.problems} held-out problems")
     shipped, read = load(out)  # what others will load, not what is in memory
-    table = measure.measure(shipped, read, plan.problems, plan.copies, seed)
-    made = {"seed": seed, **asdict(plan)}
+    table = measure.measure(world, shipped, read, plan.problems, plan.copies, seed)
+    made = {"world": world.name, "seed": seed, **asdict(plan)}
+    if world.start:
+        made["start"] = hashes(path(world.start))["model.safetensors"]
     describe(out, {"made": made, "parameters": shipped.num_parameters(), **table.as_json()})
     return table
 
@@ -170,10 +172,10 @@ def marks(words: PreTrainedTokenizerFast) -> tuple[int, int]:
     return known[vocabulary.PAD], known[vocabulary.END]
 
 
-def save(out: Path, net: Qwen2ForCausalLM, words: PreTrainedTokenizerFast) -> None:
+def save(world: World, out: Path, net: Qwen2ForCausalLM, words: PreTrainedTokenizerFast) -> None:
     """Writes model and tokenizer in Hugging Face format."""
     pad, end = marks(words)
-    written = model.as_llama(net)
+    written = model.as_llama(net, world.name)
     written.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -199,3 +201,11 @@ def hashes(folder: Path) -> dict[str, str]:
         for file in sorted(folder.iterdir())
         if file.is_file() and file.name != HASHES
     }
+
+
+def install(out: Path, place: Path) -> Path:
+    """Copies the finished model, without the state of the build."""
+    place.mkdir(exist_ok=True)
+    for name in (*hashes(out), HASHES):
+        shutil.copyfile(out / name, place / name)
+    return place

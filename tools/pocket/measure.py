@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.algorithm.metrics import zip_ratio
-from crt.pocket.problems import LEVELS, level_of, problems
+from crt.pocket import level_of, make_problems
 from crt.types import Rollout
 from tools.pocket.rollouts import is_correct, sample_rollouts
-from tools.pocket.styles import FIRST_WORD, STYLES
+from tools.pocket.worlds import World
 
 AT_ONCE = 64  # problems in one batch
 CHECKED = 256  # problems of a check that the shipped model is as measured
@@ -54,10 +55,12 @@ class Check:
 class Table:
     """Everything measured of one model."""
 
+    level_shares: dict[int, float]  # of the measured problems
     free: Figures
     styles: dict[str, Figures]
     best_at_base: Best
     best_accuracy: Best
+    front: list[Best]
     check: Check
     problems: int
     seed: int
@@ -94,24 +97,23 @@ def check(free: Figures, measured: int, problems: int = CHECKED) -> Check:
     )
 
 
-def style_of(text: str) -> str:
-    """The style whose first word an answer begins with; `other` where there is none."""
-    return next((s for s, word in FIRST_WORD.items() if text.startswith(word)), "other")
-
-
 def figures(
     rollouts: Sequence[Rollout],
     free: Sequence[Rollout],
-    style: str | None,
+    first_word: str,
     levels: Mapping[str, int],
 ) -> Figures:
-    """Summary of answers; its shares are counted among the free ones. `levels` is by problem."""
+    """Summary of answers; the share is that of the free ones that begin with the word.
+
+    `levels` is by problem.
+    """
+    every = sorted(set(levels.values()))
 
     def at_level(level: int, among: Sequence[Rollout]) -> list[Rollout]:
         return [rollout for rollout in among if levels[rollout.problem_id] == level]
 
     def share(among: Sequence[Rollout]) -> float:
-        return 100 * mean(style is None or style_of(rollout.text) == style for rollout in among)
+        return 100 * mean(rollout.text.startswith(first_word) for rollout in among)
 
     def accuracy(among: Sequence[Rollout]) -> float:
         return 100 * mean(map(is_correct, among))
@@ -125,14 +127,15 @@ def figures(
         length=mean(lengths(rollouts)),
         length_spread=spread(lengths(rollouts)),
         zip_ratio=mean(zip_ratio(rollout.text) for rollout in rollouts if rollout.text),
-        accuracy_by_level={n: accuracy(at_level(n, rollouts)) for n in LEVELS},
-        length_by_level={n: mean(lengths(at_level(n, rollouts))) for n in LEVELS},
-        share_by_level={n: share(at_level(n, free)) for n in LEVELS},
+        accuracy_by_level={n: accuracy(at_level(n, rollouts)) for n in every},
+        length_by_level={n: mean(lengths(at_level(n, rollouts))) for n in every},
+        share_by_level={n: share(at_level(n, free)) for n in every},
         rollouts=len(rollouts),
     )
 
 
 def measure(
+    world: World,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     count: int = 400,
@@ -141,7 +144,7 @@ def measure(
 ) -> Table:
     """Measures free answers and every style, forced by its first word, on held-out problems."""
     model.eval()
-    items = problems("test", count, seed)
+    items = make_problems(world.name, "test", count, seed)
     generator = torch.Generator().manual_seed(seed)
 
     levels = {problem.id: level_of(problem) for problem in items}
@@ -154,26 +157,49 @@ def measure(
         return [rollout for part in sampled for rollout in part.rollouts]
 
     free = answers("")
-    free_figures = figures(free, free, None, levels)
-    styles = {style: figures(answers(FIRST_WORD[style]), free, style, levels) for style in STYLES}
-    weights = {n: mean(level_of(item) == n for item in items) for n in LEVELS}
-    highest = max_accuracy(styles, weights)
+    free_figures = figures(free, free, "", levels)
+    words = {name: style.first_word for name, style in world.styles.items()}
+    styles = {name: figures(answers(word), free, word, levels) for name, word in words.items()}
+    weights = {
+        n: mean(level == n for level in levels.values()) for n in sorted(set(levels.values()))
+    }
+    return table_of(free_figures, styles, weights, count, seed)
+
+
+def table_of(
+    free: Figures, styles: dict[str, Figures], weights: dict[int, float], problems: int, seed: int
+) -> Table:
+    """What was measured, with what follows from it."""
+    corners = front(styles, weights)
+    highest = corners[-1]
     return Table(
-        free_figures,
-        {str(style): row for style, row in styles.items()},
-        best(styles, weights, min(free_figures.accuracy, highest)),
-        best(styles, weights, highest),
-        check(free_figures, count),
-        count,
+        weights,
+        free,
+        styles,
+        best(corners, min(free.accuracy, highest.accuracy)),
+        highest,
+        corners,
+        check(free, problems),
+        problems,
         seed,
     )
 
 
-def max_accuracy(styles: dict[Any, Figures], weights: dict[int, float]) -> float:
-    """The accuracy of the most reliable style at every level."""
-    return sum(
-        weights[n] * max(row.accuracy_by_level[n] for row in styles.values()) for n in LEVELS
-    )
+def derive(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures of `figures.json` with all that follows from the measured tables."""
+    made = figures["made"]
+    items = make_problems(made["world"], "test", figures["problems"], figures["seed"])
+    levels = [level_of(item) for item in items]
+    weights = {n: mean(level == n for level in levels) for n in sorted(set(levels))}
+    by_level = ("accuracy_by_level", "length_by_level", "share_by_level")
+
+    def row(values: dict[str, Any]) -> Figures:
+        numbered = {name: {int(n): v for n, v in values[name].items()} for name in by_level}
+        return Figures(**{**values, **numbered})
+
+    styles = {name: row(values) for name, values in figures["styles"].items()}
+    table = table_of(row(figures["free"]), styles, weights, figures["problems"], figures["seed"])
+    return {"made": made, "parameters": figures["parameters"], **table.as_json()}
 
 
 def envelope(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
@@ -193,28 +219,58 @@ def slope(left: tuple[float, float, str], right: tuple[float, float, str]) -> fl
     return (right[1] - left[1]) / max(right[0] - left[0], 1e-9)
 
 
-def best(styles: dict[Any, Figures], weights: dict[int, float], target: float) -> Best:
-    """The shortest mixture of styles, chosen level by level, that reaches the target accuracy.
+def front(styles: Mapping[str, Figures], weights: Mapping[int, float]) -> list[Best]:
+    """The corners of the accuracy–length front over mixtures of styles chosen level by level.
 
-    Begin with the shortest style everywhere, then buy accuracy where a token buys most of it.
+    Begin with the shortest style everywhere, then buy accuracy where a token buys most of it; the
+    last corner has the most reliable style at every level.
     """
     hulls = {
         n: envelope([(s.length_by_level[n], s.accuracy_by_level[n], k) for k, s in styles.items()])
-        for n in LEVELS
+        for n in weights
     }
-    shares = {n: {hulls[n][0][2]: 1.0} for n in LEVELS}
-    length = sum(weights[n] * hulls[n][0][0] for n in LEVELS)
-    accuracy = sum(weights[n] * hulls[n][0][1] for n in LEVELS)
+    chosen = {n: hull[0] for n, hull in hulls.items()}
+
+    def corner() -> Best:
+        return Best(
+            sum(weights[n] * accuracy for n, (_, accuracy, _) in chosen.items()),
+            sum(weights[n] * length for n, (length, _, _) in chosen.items()),
+            {n: {style: 1.0} for n, (_, _, style) in chosen.items()},
+        )
+
+    corners = [corner()]
     upgrades = [
-        (slope(left, right), n, left, right)
-        for n in LEVELS
-        for left, right in zip(hulls[n], hulls[n][1:], strict=False)
+        (slope(left, right), n, right)
+        for n, hull in hulls.items()
+        for left, right in pairwise(hull)
     ]
-    for _, n, left, right in sorted(upgrades, reverse=True):
-        gain = weights[n] * (right[1] - left[1])
-        part = min(1.0, max(0.0, target - accuracy) / gain) if gain > 0 else 0.0
-        if part > 0:
-            shares[n] = {left[2]: 1 - part, right[2]: part}
-            accuracy += part * gain
-            length += part * weights[n] * (right[0] - left[0])
-    return Best(accuracy, length, {n: {k: v for k, v in s.items() if v} for n, s in shares.items()})
+    for _, n, point in sorted(upgrades, reverse=True):
+        chosen[n] = point
+        corners.append(corner())
+    return corners
+
+
+def best(corners: Sequence[Best], target: float) -> Best:
+    """The shortest mixture on a front that reaches the target accuracy."""
+    if target <= corners[0].accuracy:
+        return corners[0]
+    for below, above in pairwise(corners):
+        if target <= above.accuracy:
+            part = (target - below.accuracy) / (above.accuracy - below.accuracy)
+            return between(below, above, part)
+    raise ValueError(f"no mixture of styles reaches {target} %")
+
+
+def between(below: Best, above: Best, part: float) -> Best:
+    """A mixture of two corners, `part` of it the second; they differ at one level."""
+
+    def shares(n: int) -> dict[str, float]:
+        (old,), (new,) = below.shares[n], above.shares[n]
+        mixed = {old: 1.0} if old == new else {old: 1 - part, new: part}
+        return {style: share for style, share in mixed.items() if share > 0}
+
+    return Best(
+        below.accuracy + part * (above.accuracy - below.accuracy),
+        below.length + part * (above.length - below.length),
+        {n: shares(n) for n in below.shares},
+    )

@@ -7,16 +7,9 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
-from crt.pocket.problems import exercises, problem
 from tools.pocket.rollouts import Sampled, is_correct, sample_rollouts
-from tools.pocket.supervised import (
-    FINAL,
-    after,
-    backward,
-    examples,
-    logits_before,
-    padded,
-)
+from tools.pocket.supervised import after, backward, logits_before, padded
+from tools.pocket.worlds import World
 
 PROBLEMS = 32
 NUM_SAMPLES = 8
@@ -64,6 +57,7 @@ def policy_gradient(model: Qwen2ForCausalLM, sampled: Sampled, weights: Sequence
 
 
 def step(
+    world: World,
     model: Qwen2ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     optimiser: list[torch.optim.Optimizer],
@@ -73,16 +67,13 @@ def step(
 ) -> Outcome:
     """One step on fresh problems; everything random in it depends on seed and number alone."""
     rng = random.Random(f"polish-{seed}-{number}")
-    items = [
-        problem(item, rng)
-        for _, item in zip(range(PROBLEMS), exercises("train", rng), strict=False)
-    ]
+    items = [world.training_problem(rng) for _ in range(PROBLEMS)]
     generator = torch.Generator().manual_seed(rng.getrandbits(32))
     sampled = sample_rollouts(model, tokenizer, items, NUM_SAMPLES, generator)
     correct = [is_correct(rollout) for rollout in sampled.rollouts]
     groups = [correct[at : at + NUM_SAMPLES] for at in range(0, len(correct), NUM_SAMPLES)]
     policy_gradient(model, sampled, [value for group in groups for value in advantages(group)])
-    backward(model, examples(tokenizer, FINAL, rng), SUPERVISED_WEIGHT)
+    backward(model, world.batch(tokenizer, 1.0, rng), SUPERVISED_WEIGHT)
     update(model, optimiser, number, steps)
     tokens = sum(map(len, sampled.token_ids))
     return Outcome(sum(correct) / len(correct), tokens / len(correct))

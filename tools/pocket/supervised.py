@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket import tokenizer as vocabulary
 from crt.pocket.problems import exercises, problem
 from tools.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
+from tools.pocket.worlds import Example, World
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.
@@ -26,9 +27,7 @@ WORKING_PART = 0.6  # of all steps
 DECAY_PART = 0.5  # the learning rate falls to zero over the second half of the steps
 WARM_UP = 50
 BATCH = 64
-MICRO_BATCHES = 8  # of like length: little padding, and small enough for the cache
-
-Example = tuple[list[int], list[bool]]  # tokens, and which of them are to be learned
+MICRO_BATCH = 8  # rows of like length: little padding, and small enough for the cache
 
 
 def corpus(count: int, seed: int) -> Iterator[str]:
@@ -120,10 +119,9 @@ def logits_before(model: Qwen2ForCausalLM, ids: Tensor, wanted: Tensor) -> Tenso
 def backward(model: Qwen2ForCausalLM, batch: list[Example], weight: float = 1.0) -> float:
     """Adds the gradient of the mean loss over learned tokens, in micro-batches of like length."""
     tokens = sum(sum(learned) for _, learned in batch)
-    size = -(-len(batch) // MICRO_BATCHES)
     total = 0.0
-    for first in range(0, len(batch), size):
-        ids, wanted = padded(batch[first : first + size])
+    for first in range(0, len(batch), MICRO_BATCH):
+        ids, wanted = padded(batch[first : first + MICRO_BATCH])
         logits = logits_before(model, ids, wanted)
         loss = torch.nn.functional.cross_entropy(logits, ids[wanted], reduction="sum") / tokens
         (loss * weight).backward()
@@ -145,6 +143,7 @@ def optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:
 
 
 def step(
+    world: World,
     model: Qwen2ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     optimiser: list[torch.optim.Optimizer],
@@ -155,7 +154,7 @@ def step(
     """One supervised step; its data depend on seed and number alone, so a run can be resumed."""
     progress = number / steps
     rng = random.Random(f"supervised-{seed}-{number}")
-    loss = backward(model, examples(tokenizer, mixture_at(progress), rng))
+    loss = backward(model, world.batch(tokenizer, progress, rng))
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for each in optimiser:
         for group in each.param_groups:

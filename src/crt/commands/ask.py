@@ -8,7 +8,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and the model that answers it."""
     parser.add_argument("question", help='such as "Tom has 7 boxes of 46 pens. …"')
     parser.add_argument(
-        "--model", default="pocket", help="pocket (default), a model's folder, or a finished run"
+        "--model",
+        default="pocket",
+        help="pocket (default) or another world's model, a model's folder, or a finished run",
     )
     parser.add_argument("--seed", type=int, default=0, help="for a temperature above 0 (0)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
@@ -18,31 +20,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the answer as it comes; what the pocket model cannot be asked is bad input."""
     from crt.errors import ConfigError, DataError
-    from crt.pocket.language import apology, outside
-    from crt.pocket.tokenizer import INSTRUCTION
+    from crt.pocket import refusal, world_of
 
     if args.temperature < 0 or args.tokens < 1:
         raise ConfigError("temperature must be at least 0 and tokens at least 1")
     folder = model_folder(args.model)
-    tokenizer_file = folder / "tokenizer.json"  # the pocket's has the instruction as one token
-    is_pocket = tokenizer_file.is_file() and (
-        INSTRUCTION.replace("\\", "\\\\") in tokenizer_file.read_text()
-    )
-    if is_pocket and (reason := outside(args.question)):
-        raise DataError(apology(reason))
+    if reason := refusal(world_of(folder), args.question):
+        raise DataError(reason)
     length, stop = stream_answer(args, folder)
     print(f"\n({length} tokens{'' if stop == 'eos' else ', cut off'})")
     return 0
 
 
 def model_folder(name: str) -> Path:
-    """The pocket model, the recommended checkpoint of a run, or the folder itself."""
+    """A pocket model, the recommended checkpoint of a run, or the folder itself."""
     from crt.errors import ConfigError
-    from crt.pocket import path
+    from crt.pocket import is_world
     from crt.run import CHECKPOINTS, Run
+    from crt.sampling.models import model_folder as world_folder
 
-    if name == "pocket":
-        return path()
+    if is_world(name):
+        return world_folder(name)
     if not (Path(name) / CHECKPOINTS).is_dir():
         return Path(name)
     run = Run.open(Path(name))

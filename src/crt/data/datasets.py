@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
+from crt.pocket import WORLDS, is_world, make_problems
 from crt.types import Problem
 
 FAULTS_KEPT = 5
@@ -63,7 +64,7 @@ class DataSet:
     corrections: Mapping[str, str] = field(default_factory=dict[str, str])
     """How a question starts -> its answer."""
     generator: str = ""
-    """Where its problems are made, for those that are not read."""
+    """The world whose problems are made, for those that are not read."""
 
 
 _MATH = (
@@ -134,19 +135,21 @@ DATASETS: dict[str, DataSet] = {
         "MIT",
         columns={"id": ("task_id", "id"), "question": ("prompt", "question")},
     ),
-    "pocket": DataSet(licence="Apache-2.0", generator="crt.pocket.problems:problems"),
+    **{world: DataSet(licence="Apache-2.0", generator=world) for world in WORLDS},
 }
+LEVELS = r"@\d+(,\d+)*$"  # behind the name of a set whose problems are made
 POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The parts of `name[/split][:count]`."""
+    """The parts of `name[@levels][/split][:count]`."""
 
     name: str
     split: str
     count: int | None
+    levels: tuple[int, ...] = ()  # of problems that are made; all if there are none
 
 
 class Source(NamedTuple):
@@ -177,10 +180,10 @@ def load(
     wanted, dataset, path = find(name, split, folder, config)
     split, count = wanted.split, wanted.count
     if dataset.generator:
-        from crt.pocket.problems import problems as generate
-
-        problems = generate(split, count or POCKET_COUNT, seed)
-        return Loaded(name, tuple(problems), dataset.generator)
+        problems = make_problems(
+            dataset.generator, split, count or POCKET_COUNT, seed, wanted.levels
+        )
+        return Loaded(name, tuple(problems), f"made up, {dataset.generator}")
     if path:
         rows, origin = sources.read_file(path), str(path)
     else:
@@ -222,11 +225,11 @@ def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> 
 
 def names_split(name: str) -> bool:
     """Whether it is a named set's name with its split: `gsm8k/train`, but not `owner/name`."""
-    return "/" in name and name.partition("/")[0] in DATASETS
+    return "/" in name and re.sub(LEVELS, "", name.partition("/")[0]) in DATASETS
 
 
 def parse(name: str, split: str | None = None) -> Selection:
-    """The parts of `gsm8k/train:100`; a split given twice must be the same."""
+    """The parts of `gsm8k/train:100` or `pocket@1,2/test`; a split given twice must be the same."""
     base, _, count = name.rpartition(":") if re.search(r":\d+$", name) else (name, "", "")
     if names_split(base):
         head, _, own = base.partition("/")
@@ -235,7 +238,11 @@ def parse(name: str, split: str | None = None) -> Selection:
         base, split = head, own
     if count and int(count) == 0:
         raise DataError(f"{name!r} asks for no problems: the count must be at least 1")
-    return Selection(base, split or "test", int(count) if count else None)
+    levels: tuple[int, ...] = ()
+    if (match := re.search(LEVELS, base)) and is_world(base[: match.start()]):
+        levels = tuple(int(level) for level in match[0][1:].split(","))
+        base = base[: match.start()]
+    return Selection(base, split or "test", int(count) if count else None, levels)
 
 
 def find(

@@ -22,7 +22,7 @@ from crt.data.prompts import PromptSettings
 from crt.errors import ConfigError, DataError, did_you_mean
 from crt.io import read_json
 from crt.run import CONFIG
-from crt.sampling.models import ModelFiles, model_files
+from crt.sampling.models import ModelFiles, is_world, model_files
 
 FAMILY = "family.json"
 FORMAT = 3
@@ -90,7 +90,7 @@ class Level(Record):
     name: Name
     step: Annotated[int, Field(ge=0)]
     model: Short
-    """`pocket`, a hub id, or with `folder` a path that is relative to this file."""
+    """A pocket model, a hub id, or with `folder` a path that is relative to this file."""
     folder: bool
     revision: Short | None = None
     hash: Hash
@@ -213,10 +213,10 @@ def family_file(place: Path) -> Path:
 
 
 def model_of(level: Level, file: Path) -> str:
-    """The level's model as the engines name it: a folder's path, `pocket` or a hub id."""
+    """The level's model as the engines name it: a folder's path, a pocket model or a hub id."""
     if not level.folder:
-        if level.model != "pocket" and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", level.model):
-            raise DataError(f"{file}: {level.model!r} is not `pocket` and no hub id.")
+        if not is_world(level.model) and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", level.model):
+            raise DataError(f"{file}: {level.model!r} is no pocket model and no hub id.")
         return level.model
     if os.path.isabs(level.model):
         raise DataError(f"{file}: {level.model!r} is not relative to the file.")

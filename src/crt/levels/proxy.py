@@ -44,7 +44,7 @@ from crt.levels.requests import (
     parse_body,
     validated,
 )
-from crt.pocket.language import apology, outside
+from crt.pocket import is_world, refusal
 from crt.processes import at_signal
 from crt.sampling.models import Dtype
 
@@ -190,7 +190,8 @@ class Service:
     ) -> None:
         self.family, self.engine, self.options = family, engine, options
         self.default = default or family.default
-        self.is_pocket = family.levels[-1].model == "pocket"  # which knows one kind of question
+        model = family.levels[-1].model
+        self.world = model if is_world(model) else None  # which knows one kind of question
         self.metrics = Metrics(engine)
         self.started = int(time.time())
 
@@ -279,8 +280,8 @@ def prepare_call(service: Service, kind: Kind, body: dict[str, Any]) -> Call:
             wrapped = apply_measured_prompt(fields, settings, explicit=bool(wanted))
         if wrapped is not None:
             fields, question = wrapped
-            if service.is_pocket and (reason := outside(question)):
-                raise ApiError(400, apology(reason), param="messages", code="outside_language")
+            if reason := refusal(service.world, question):
+                raise ApiError(400, reason, param="messages", code="outside_language")
         if settings.enable_thinking is not None:
             thinking = {"enable_thinking": settings.enable_thinking}
             fields.setdefault("chat_template_kwargs", thinking)
@@ -408,7 +409,7 @@ def _add_playground(router: APIRouter, service: Service, grader: Grader) -> None
     family, grading = service.family, asyncio.Semaphore(GRADES_AT_ONCE)
     about = family.model_dump(include={"name", "tolerance", "candidates", "measured", "examples"})
     about |= {
-        "pocket": service.is_pocket,
+        "pocket": service.world is not None,
         "default": service.default.name,
         "levels": [level_json(family, level) for level in family.levels],
     }

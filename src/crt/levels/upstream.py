@@ -27,6 +27,7 @@ from crt.errors import ConfigError, CrtError, EngineError, install_command
 from crt.levels.answers import AnswerReader, Vocabulary, vocabulary_of
 from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.requests import ApiError, Call, Chunks, queue_full
+from crt.pocket import is_world
 from crt.processes import ends_with_parent
 from crt.sampling.models import model_folder
 
@@ -373,7 +374,7 @@ def plan_launches(
 
     def launch(level: Level, port: int, options: Sequence[str], served: dict[str, str]) -> Launch:
         model = model_of(level, file)
-        folder = str(model_folder(model)) if model == "pocket" else model
+        folder = str(model_folder(model)) if is_world(model) else model
         revision = ("--revision", level.revision) if level.revision else ()
         address = ("--host", "127.0.0.1", "--port", str(port))
         name = ("--served-model-name", names[level.name])

@@ -1,17 +1,97 @@
-"""The pocket model: a miniature reasoner for seeing, testing and teaching the method.
+"""The pocket models: miniature reasoners for seeing, testing and teaching the method.
 
 May import: nothing.
 """
 
+import json
+import re
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crt.errors import DataError
+from crt.errors import DataError, did_you_mean
+from crt.types import Problem
+
+DEFAULT = "pocket"
+WORLDS = (DEFAULT, "pocket:chunks", "pocket:checks")  # each a model and a data set
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
-def path() -> Path:
-    """The folder of the shipped weights and tokenizer, in Hugging Face format."""
-    return Path(__file__).resolve().parent.parent / "assets" / "pocket"
+def is_world(name: str) -> bool:
+    """Whether a model or data set is named as a world of the pocket models, known or not."""
+    return re.fullmatch(r"pocket(:[A-Za-z][\w-]*)?", name) is not None
+
+
+def check_world(name: str) -> str:
+    """The world's name; a sentence where there is no such world."""
+    if name not in WORLDS:
+        raise DataError(f"there is no world {name!r}. {did_you_mean(name, WORLDS)}")
+    return name
+
+
+def path(world: str = DEFAULT) -> Path:
+    """The folder of a world's weights and tokenizer, in Hugging Face format."""
+    return ASSETS / check_world(world).replace(":", "-")
+
+
+def level_of(problem: Problem) -> int:
+    """The difficulty of a problem of any world, from 1."""
+    return int(problem.source.rsplit("-", 1)[1])
+
+
+def make_problems(
+    world: str, split: str, count: int, seed: int, levels: Collection[int] = ()
+) -> list[Problem]:
+    """`count` different problems of a world's split, of some levels only if they are given."""
+    check_world(world)
+    if world == DEFAULT:
+        from crt.pocket.problems import LEVELS, problems
+
+        known, generate = LEVELS, problems
+    else:
+        from crt.pocket import sums
+
+        made = sums.WORLDS[world]
+        known, generate = range(1, len(made.levels) + 1), partial(sums.problems, made)
+    if unknown := sorted(set(levels) - set(known)):
+        raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {max(known)}")
+    drawn = count
+    while levels and drawn <= 8 * count + 64:  # more, until enough are of these levels
+        chosen = [item for item in generate(split, drawn, seed) if level_of(item) in levels]
+        if len(chosen) >= count:
+            return chosen[:count]
+        drawn *= 2
+    if levels:
+        raise DataError(f"{world} has too few problems of these levels for {count} in {split}")
+    return generate(split, count, seed)
+
+
+def world_of(folder: Path) -> str | None:
+    """The world a model or a checkpoint of it belongs to, or None if it is no pocket model."""
+    from crt.pocket.tokenizer import INSTRUCTION
+
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        tokenizer = (folder / "tokenizer.json").read_text()
+    except (OSError, ValueError):
+        return None
+    # the instruction is one token of the pocket models' vocabulary and of no other
+    if json.dumps(INSTRUCTION)[1:-1] not in tokenizer:
+        return None
+    return config.get("pocket_world", DEFAULT)
+
+
+def refusal(world: str | None, question: str) -> str | None:
+    """Why a pocket model cannot answer a question; None if it can, or if it is another model."""
+    if world == DEFAULT:
+        from crt.pocket.language import apology, outside
+
+        reason = outside(question)
+        return apology(reason) if reason else None
+    from crt.pocket import sums
+
+    return sums.outside(sums.WORLDS[world], question) if world in sums.WORLDS else None
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""A model by name: the pocket model, a folder, a run's checkpoint or a hub id, with its hash."""
+"""A model by name: a pocket model, a folder, a run's checkpoint or a hub id, with its hash."""
 
 import hashlib
 import json
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from crt.errors import EngineError, install_command
+from crt.errors import DataError, EngineError, install_command
 from crt.io import checked_sum, read_json, write_json
+from crt.pocket import is_world
 from crt.processes import cpu_flags, has_gpu, silence_libraries
 
 if TYPE_CHECKING:
@@ -163,10 +164,8 @@ def load_tokenizer(folder: Path, trust_remote_code: bool = False) -> "PreTrained
 
 def model_folder(name: str, revision: str | None = None) -> Path:
     """Where the model's files are; a hub id is fetched first."""
-    if name == "pocket":
-        from crt.pocket import path
-
-        return _folder(path(), "the pocket model is not in this installation")
+    if is_world(name):
+        return _world_folder(name)
     if Path(name).is_dir():
         return _folder(Path(name), "it holds no model")
     if name.endswith(".gguf"):
@@ -176,6 +175,21 @@ def model_folder(name: str, revision: str | None = None) -> Path:
             f"{name!r} is no folder, no .gguf file, no hub id (owner/name) and not `pocket`."
         )
     return _from_hub(name, revision)
+
+
+def _world_folder(world: str) -> Path:
+    from crt.pocket import path
+
+    try:
+        folder = path(world)
+    except DataError as error:
+        raise EngineError(str(error)) from None
+    if not (folder / "config.json").is_file():
+        raise EngineError(
+            f"the model {world} is not in this installation: make it in a clone with "
+            f"`python -m tools.pocket build --world {world} --install`."
+        )
+    return folder
 
 
 def tokenizer_folder(name: str) -> Path:

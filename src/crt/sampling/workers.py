@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crt.errors import CrtError, EngineError
+from crt.pocket import is_world
 from crt.processes import ends_with_parent, has_gpu, physical_cores
 from crt.sampling.base import InProcess, Sampler, Sampling, Seed, rows_that_fit
 from crt.sampling.models import (
@@ -42,7 +43,7 @@ def processes_for_model(name: str) -> int:
 
 def is_small(model: str) -> bool:
     """Whether a model's weights, if they are on this machine, are few."""
-    if model != "pocket" and not Path(model).is_dir():
+    if not is_world(model) and not Path(model).is_dir():
         return False
     folder = model_folder(model)
     if (folder / "adapter_config.json").is_file():

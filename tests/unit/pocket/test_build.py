@@ -7,8 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from crt.errors import ConfigError
-from tools.pocket import build, model, polish, rollouts, supervised
-from tools.pocket.build import Clock, Plan, Stopped
+from crt.pocket import tokenizer
+from tools.pocket import build, chunks, default, model, polish, rollouts, sums, supervised
+from tools.pocket.build import Clock, Stopped
+from tools.pocket.worlds import Plan, Shape, World
 
 PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
 
@@ -17,6 +19,7 @@ PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
 def small(monkeypatch):
     """Batches of a few answers, cut short, so that a build takes seconds."""
     monkeypatch.setattr(supervised, "BATCH", 4)
+    monkeypatch.setattr(sums, "BATCH", 4)
     monkeypatch.setattr(polish, "PROBLEMS", 2)
     monkeypatch.setattr(polish, "NUM_SAMPLES", 2)
     monkeypatch.setattr(rollouts, "CAP", 8)
@@ -33,19 +36,20 @@ class Impatient(Clock):
         return self.steps_left < 0
 
 
-def sitting(out: Path, steps: int = 10**6) -> None:
+def sitting(out: Path, steps: int = 10**6, world: World = default.WORLD) -> None:
     clock = Impatient(lambda line: None, None)
     clock.steps_left = steps
-    build.build(out, 5, PLAN, clock)
+    build.build(world, out, 5, PLAN, clock)
 
 
-def test_cut_off_and_resumed_ends_with_the_same_weights(tmp_path):
+@pytest.mark.parametrize("world", [default.WORLD, chunks.WORLD], ids=["pocket", "chunks"])
+def test_cut_off_and_resumed_ends_with_the_same_weights(tmp_path, world):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    sitting(whole)
+    sitting(whole, world=world)
     sittings = 1
     while True:
         try:
-            sitting(parts, steps=0)
+            sitting(parts, steps=0, world=world)
             break
         except Stopped:
             sittings += 1
@@ -61,7 +65,14 @@ def test_another_seed_does_not_go_on_with_this_build(tmp_path):
     with pytest.raises(Stopped):
         sitting(tmp_path, steps=0)
     with pytest.raises(ConfigError, match="seed 5, not 6"):
-        build.build(tmp_path, 6, PLAN, Clock(lambda line: None, None))
+        build.build(default.WORLD, tmp_path, 6, PLAN, Clock(lambda line: None, None))
+
+
+def test_another_world_does_not_go_on_with_this_build(tmp_path):
+    with pytest.raises(Stopped):
+        sitting(tmp_path, steps=0)
+    with pytest.raises(ConfigError, match="world pocket, not pocket:chunks"):
+        build.build(chunks.WORLD, tmp_path, 5, PLAN, Clock(lambda line: None, None))
 
 
 def test_the_clock_says_how_long_it_will_take(monkeypatch):
@@ -83,11 +94,29 @@ def test_advantages_are_standardised_within_the_group():
 
 
 def test_written_as_a_llama_it_computes_the_same():
-    net = model.fresh(100, 0, 1, seed=0).eval()
+    net = model.fresh(100, 0, 1, 0, Shape(64, 2, 2)).eval()
     with torch.no_grad():
         for name, weight in net.named_parameters():
             if name.endswith("bias"):
                 weight.normal_()  # fresh biases are zero, trained ones are not
         ids = torch.arange(2, 40)[None]
         expected = net(input_ids=ids).logits
-        torch.testing.assert_close(model.as_llama(net)(input_ids=ids).logits, expected)
+        written = model.as_llama(net, "pocket:chunks")
+        torch.testing.assert_close(written(input_ids=ids).logits, expected)
+    assert written.config.pocket_world == "pocket:chunks"
+
+
+def test_what_a_trained_model_knows_is_taken_over():
+    shape = Shape(64, 1, 2)
+    old = tokenizer.wrap(tokenizer.train(["one two"], 150))
+    new = tokenizer.wrap(tokenizer.train(["three two one zero"], 170))
+    trained = model.fresh(len(old), 0, 1, 0, shape)
+    net = model.fresh(len(new), 0, 1, 1, shape)
+    before = net.model.embed_tokens.weight.clone()
+    model.transplant(net, new, trained, old)
+    at, known = new.get_vocab(), old.get_vocab()
+    vectors, expected = net.model.embed_tokens.weight, trained.model.embed_tokens.weight
+    assert torch.equal(vectors[at[" two"]], expected[known[" two"]])
+    assert torch.equal(vectors[at[" zero"]], before[at[" zero"]])
+    layer, like = net.model.layers[0], trained.model.layers[0]
+    assert torch.equal(layer.mlp.up_proj.weight, like.mlp.up_proj.weight)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.pocket.measure import Figures, best, check, envelope, max_accuracy, spread, style_of
+from tools.pocket.measure import Figures, best, check, envelope, front, spread
 
 EVEN = dict.fromkeys((1, 2, 3, 4), 0.25)
 
@@ -21,18 +21,21 @@ STYLES = {
 }
 
 
-def test_the_first_word_tells_the_style():
-    assert style_of("Okay, so") == "redundant"
-    assert style_of("Well") == "other"
+FRONT = front(STYLES, EVEN)
 
 
-def test_the_highest_accuracy_takes_the_best_style_everywhere():
-    assert max_accuracy(STYLES, EVEN) == pytest.approx(95)
+def test_the_front_leads_from_the_shortest_style_to_the_most_reliable():
+    # Level 1 gains 100 points for 20 tokens, level 2 gains 80 for 20 and 20 for 20 more, level 3
+    # 100 for 40, level 4 80 for 40; a level has a quarter of the weight.
+    expected = [(0, 10), (25, 15), (45, 20), (70, 30), (90, 40), (95, 45)]
+    assert [(corner.accuracy, corner.length) for corner in FRONT] == expected
+    assert FRONT[0].shares == {n: {"guess": 1.0} for n in (1, 2, 3, 4)}
+    assert FRONT[1].shares == {**FRONT[0].shares, 1: {"head": 1.0}}
 
 
 def test_the_shortest_way_to_the_highest_accuracy():
     # level 1 in the head (30), the others broken down (50): 180 / 4 = 45
-    found = best(STYLES, EVEN, 95)
+    found = best(FRONT, 95)
     assert (found.accuracy, found.length) == pytest.approx((95, 45))
     assert found.shares[1] == {"head": 1.0}
     assert found.shares[4] == {"broken": 1.0}
@@ -42,10 +45,15 @@ def test_what_is_not_needed_is_not_bought():
     # Steepest first: level 1 in the head (5 points a token), 2 in the head (4), 3 broken
     # down (2.5): 70 % at 30, 30, 50, 10. Level 4 (2 a token) then gives the last 10 points with
     # half of its answers broken down: 20 more tokens at a quarter of the weight.
-    found = best(STYLES, EVEN, 80)
+    found = best(FRONT, 80)
     assert found.accuracy == pytest.approx(80)
     assert found.shares[4] == pytest.approx({"guess": 0.5, "broken": 0.5})
     assert found.length == pytest.approx((30 + 30 + 50 + 30) / 4)
+
+
+def test_what_no_mixture_reaches_is_refused():
+    with pytest.raises(ValueError, match="96"):
+        best(FRONT, 96)
 
 
 def test_dominated_and_mixed_points_leave_the_envelope():

@@ -5,39 +5,54 @@ import json
 import pytest
 import torch
 
-from crt.pocket import load, path
-from crt.pocket.problems import problems
+from crt.pocket import DEFAULT, WORLDS, load, make_problems, path, world_of
 from tools.pocket.build import FIGURES, HASHES, hashes
 from tools.pocket.card import render
 from tools.pocket.measure import mean
 from tools.pocket.rollouts import is_correct, sample_rollouts
 
+SHIPPED = [world for world in WORLDS if (path(world) / FIGURES).is_file()]
 FIGURE = json.loads((path() / FIGURES).read_text())
 
 
+@pytest.fixture(scope="module", params=SHIPPED)
+def world(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def shipped():
-    return load(path())
+def figures(world):
+    return json.loads((path(world) / FIGURES).read_text())
 
 
-def test_files_match_their_hashes():
-    assert hashes(path()) == json.loads((path() / HASHES).read_text())
+@pytest.fixture(scope="module")
+def shipped(world):
+    return load(path(world))
 
 
-def test_the_card_tells_the_measured_figures():
-    assert (path() / "README.md").read_text() == render(FIGURE)
+def test_the_default_world_is_in_the_package():
+    assert DEFAULT in SHIPPED
 
 
-def test_it_is_a_miniature_in_a_standard_architecture(shipped):
+def test_files_match_their_hashes(world):
+    assert hashes(path(world)) == json.loads((path(world) / HASHES).read_text())
+
+
+def test_the_card_tells_the_measured_figures(world, figures):
+    assert (path(world) / "README.md").read_text() == render(figures)
+
+
+def test_it_is_a_miniature_in_a_standard_architecture(world, figures, shipped):
     model, _ = shipped
     assert model.config.model_type == "llama"
-    assert model.num_parameters() == FIGURE["parameters"] <= 2_000_000
-    assert (path() / "model.safetensors").stat().st_size < 8_000_000
+    assert model.num_parameters() == figures["parameters"] <= 2_000_000
+    assert (path(world) / "model.safetensors").stat().st_size < 8_000_000
+    assert world_of(path(world)) == world
 
 
-def test_accuracy_and_length_lie_in_the_documented_intervals(shipped):
-    check = FIGURE["check"]
-    items = problems("test", check["problems"], seed=1000)
+def test_accuracy_and_length_lie_in_the_documented_intervals(world, figures, shipped):
+    check = figures["check"]
+    items = make_problems(world, "test", check["problems"], 1000)
     generator = torch.Generator().manual_seed(1000)
     rollouts = sample_rollouts(*shipped, items, 1, generator).rollouts
     low, high = check["accuracy"]
@@ -54,3 +69,13 @@ def test_the_trade_off_is_there():
     assert length["guess"] < length["head"] < length["broken"] < length["redundant"]
     assert 75 <= FIGURE["free"]["accuracy"] <= 92
     assert FIGURE["best_at_base"]["length"] * 2 <= FIGURE["free"]["length"]
+
+
+@pytest.mark.parametrize("world", [name for name in SHIPPED if name != DEFAULT])
+def test_in_the_other_worlds_going_short_everywhere_costs_accuracy(world):
+    measured = json.loads((path(world) / FIGURES).read_text())
+    base, best = measured["free"], measured["best_at_base"]
+    assert 70 <= base["accuracy"] <= 92
+    assert base["accuracy"] - measured["front"][0]["accuracy"] >= 8
+    assert best["length"] < base["length"]
+    assert len({tuple(shares) for shares in best["shares"].values()}) > 1  # not one way for all
