@@ -159,28 +159,28 @@ def test_a_problem_that_is_in_two_sets_needs_its_set(file, tmp_path):
 # ---- Verdicts made elsewhere, and other verifiers
 
 
-def test_verdicts_of_the_file_are_taken(file):
+def test_verdicts_of_the_file_are_taken(file, tmp_path):
     # by our own grading p is right, q wrong; the file says otherwise
     rows = [
         {"problem_id": "p", "response": "\\boxed{2}", "correct": False},
         {"problem_id": "q", "response": "\\boxed{5}", "verdict": "correct"},
     ]
-    found, notes = scored(file(rows))
+    found, notes = scored(file(rows), tmp_path / "out")
     verdicts = [rollout.verdict for rollout in found.rollouts()]
     assert verdicts == ["wrong", "correct"]
     assert any("2 of 2 verdicts are those of the file" in note for note in notes)
     assert found.manifest["grader"] == "verdicts of the file"
-    again, notes = scored(file(rows), regrade=True)
+    again, notes = scored(file(rows), tmp_path / "again", regrade=True)
     assert [rollout.verdict for rollout in again.rollouts()] == ["correct", "wrong"]
     assert not any("verdicts" in note for note in notes)
 
 
-def test_lines_without_a_verdict_are_graded(file):
+def test_lines_without_a_verdict_are_graded(file, tmp_path):
     rows = [
         {"problem_id": "p", "response": ["\\boxed{2}", "\\boxed{2}"], "correct": [False, None]},
         {"problem_id": "q", "response": "\\boxed{4}"},
     ]
-    found, notes = scored(file(rows))
+    found, notes = scored(file(rows), tmp_path / "out")
     assert [rollout.verdict for rollout in found.rollouts()] == ["wrong", "correct", "correct"]
     assert any("1 of 3 verdicts" in note for note in notes)
 
@@ -191,8 +191,8 @@ def test_a_verdict_that_is_none_is_refused(file, field):
         scored(file([{"problem_id": "p", "response": "2", **field}]))
 
 
-def test_another_verifier_is_in_the_manifest(file):
+def test_another_verifier_is_in_the_manifest(file, tmp_path):
     rows = [{"problem_id": "p", "response": "so 2"}, {"problem_id": "q", "response": "so 5"}]
-    found, _ = scored(file(rows), grading=GradingConfig(verifier="number"))
+    found, _ = scored(file(rows), tmp_path / "out", grading=GradingConfig(verifier="number"))
     assert [rollout.verdict for rollout in found.rollouts()] == ["correct", "wrong"]
     assert "verifier=number" in found.manifest["grader"]
