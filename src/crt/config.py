@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
@@ -77,9 +78,12 @@ def unknown_settings(data: Table, kind: Any, path: tuple[str, ...] = ()) -> Iter
 
 def _section_class(annotation: Any) -> Any:
     """The class of a section's settings; None for plain values and for the choice of a method."""
-    classes = [c for c in (annotation, *get_args(annotation)) if isinstance(c, type)]
-    sections = [c for c in classes if issubclass(c, BaseModel) or dataclasses.is_dataclass(c)]
-    return sections[0] if len(sections) == 1 else None
+    given = (annotation, *get_args(annotation))
+    classes = [one for one in given if isinstance(one, type) and one is not NoneType]
+    if len(classes) != 1:
+        return None
+    (kind,) = classes
+    return kind if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) else None
 
 
 def sentences(error: ValidationError) -> list[str]:
