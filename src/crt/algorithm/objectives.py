@@ -155,22 +155,13 @@ class Refine:
         return Decision("accuracy", (accuracy_term(batch),), margin, self.length_slack), self
 
 
-class Dual(Protocol):
-    """What `moved_dual` needs to know of an objective."""
-
-    @property
-    def rate(self) -> float: ...  # κ
-    @property
-    def multiplier(self) -> float: ...  # λ
-    @property
-    def variance(self) -> float | None: ...  # running mean of the violation's
-
-
 NOISE_MEMORY = 0.9  # weight of the past in the running mean of the variance
 LEAST_STANDARD_ERROR = 1e-3
 
 
-def moved_dual(dual: Dual, violation: float, standard_error: float) -> dict[str, float]:
+def moved_dual(
+    dual: "Shorten | Guarded", violation: float, standard_error: float
+) -> dict[str, float]:
     """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE."""
     variance = standard_error**2
     if dual.variance is not None:

@@ -26,37 +26,19 @@ from crt.algorithm.baselines import (
     ThinkPrune,
 )
 from crt.algorithm.batch import Array
-from crt.algorithm.objectives import AccuracyOnly, Guarded, LengthOnly, PrimalDual, Shorten
+from crt.algorithm.objectives import (
+    AccuracyOnly,
+    Guarded,
+    LengthOnly,
+    Objective,
+    PrimalDual,
+    Shorten,
+)
 from crt.algorithm.two_stage import TwoStage
 
-OneStage = (
-    Shorten
-    | PrimalDual
-    | AccuracyOnly
-    | LengthOnly
-    | ThinkPrune
-    | L1Exact
-    | L1Max
-    | O1Pruner
-    | ShorterBetter
-    | ACPO
-    | Kimi
-    | AroraZanette
-    | DapoOverlong
-    | Laser
-    | ShortRL
-    | ADLP
-    | DOT
-    | DLER
-    | Laconic
-    | InternS2
-    | PrimeRL
-    | ALP
-    | Guarded
-)
-Method = TwoStage | OneStage
+Method = TwoStage | Objective
 
-METHODS: dict[str, type[Method]] = {
+METHODS: dict[str, type[TwoStage] | type[Objective]] = {
     "crt": TwoStage,
     "crt_1s": Shorten,
     "primal_dual": PrimalDual,

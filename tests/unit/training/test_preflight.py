@@ -50,10 +50,11 @@ def test_a_reference_that_cannot_be_graded_is_refused():
 
 def test_a_slack_below_the_noise_is_noted():
     # p(1 − p) = 0.25 and 4 × 16 rollouts: sqrt(2 · 0.25 / 64) = 0.088
-    assert "0.088" in next(warnings(batch(0.5), config()))
+    switch = config(method={"type": "crt", "shorten": {"rule": "switch"}})
+    assert "0.088" in next(warnings(batch(0.5), switch))
     wide = config(method={"type": "crt", "shorten": {"rule": "switch", "slack": 0.1}})
-    auto = config(method={"type": "crt"})
-    for enough in (wide, auto):
+    multiplier = config(method={"type": "crt"})
+    for enough in (wide, multiplier):
         assert not any("slack" in note for note in warnings(batch(0.5), enough))
 
 

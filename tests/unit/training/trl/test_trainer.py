@@ -131,7 +131,9 @@ def test_the_reference_decides_the_goal(tmp_path, tokenizer):
     goals = {}
     for accuracy in (0.0, 1.0):
         seen = []
-        trainer(tmp_path, tokenizer, Shorten(), reference(accuracy), 1, on_step=seen.append).train()
+        trainer(
+            tmp_path, tokenizer, Shorten(rule="switch"), reference(accuracy), 1, on_step=seen.append
+        ).train()
         goals[accuracy] = seen[0].signal.decision.goal
     assert goals == {0.0: "length", 1.0: "accuracy"}
 
