@@ -182,8 +182,8 @@ def test_our_own_evaluation_reads_it(demo, tmp_path):
     local = evaluate(
         "pocket", ["pocket/test:4"], tmp_path / "local", rollouts=1, temperature=0.0, max_tokens=256
     )
-    served = result.figures["sets"]["pocket/test:4"]
-    here = local.figures["sets"]["pocket/test:4"]
+    served = result.metrics["sets"]["pocket/test:4"]
+    here = local.metrics["sets"]["pocket/test:4"]
     assert served["acc"] == here["acc"] and served["len"] == here["len"]
 
 

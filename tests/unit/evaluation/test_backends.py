@@ -112,7 +112,7 @@ def test_greedy_rollouts_are_all_alike_and_the_manifest_has_everything(tiny, pro
 
 def test_vllm_answers_the_same_units(tiny, sets, monkeypatch):
     # not vLLM itself, which needs a GPU, but its interface, to see what comes of its answers
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "fakes")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "support" / "fakes")
     found, _, how = backend(tiny, sets, engine="vllm", rollouts=2)
     [(_, answers)] = list(found.answers(plan_units(sets, 2, found.rows, seed=0)))
     [engine] = sys.modules.pop("vllm").LLM.loaded
