@@ -407,4 +407,4 @@ def _end_token(reader: Any) -> int | None:
 def _file_digest(file: Path) -> str:
     """Of the whole file: another quantisation under the same name is another model."""
     with file.open("rb") as data:
-        return hashlib.file_file_digest(data, "sha256").hexdigest()
+        return hashlib.file_digest(data, "sha256").hexdigest()

@@ -31,13 +31,10 @@ def test_a_rate_of_a_millionth_moves_most_weights(tiny, in_bfloat16):
     assert {weight.dtype for weight in after.values()} == {torch.float32}
     started = {name: weight.bfloat16().float() for name, weight in before.items()}
     moved = sum(int((after[name] != before[name]).sum()) for name in before)
+    rounded = sum(int((after[name].bfloat16().float() != started[name]).sum()) for name in before)
     total = sum(weight.numel() for weight in before.values())
     assert moved / total > 0.5
-    # What a bfloat16 policy could have shown of it; next to 0 its numbers lie closer together.
-    large = {name: weight.abs() > 0.01 for name, weight in before.items()}
-    shown = {name: after[name].bfloat16().float() != started[name] for name in before}
-    rounded = sum(int((shown[name] & large[name]).sum()) for name in before)
-    assert rounded / sum(int(some.sum()) for some in large.values()) < 0.1
+    assert rounded < moved / 4  # what a bfloat16 policy could have shown of it
 
 
 def test_a_checkpoint_is_used_in_the_models_dtype(tiny, in_bfloat16, tmp_path):

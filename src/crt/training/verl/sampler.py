@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from crt.errors import EngineError
-from crt.sampling.base import Sampling, prompt_seeds
+from crt.sampling.base import Sampling, Seed, prompt_seeds
 from crt.sampling.hf import Sample
 from crt.sampling.models import Dtype, LoadedModel, base_of, load_model, model_files, model_folder
 from crt.training.verl.overrides import Overrides, compose_config
@@ -36,7 +36,7 @@ class ClusterSampler:
     sampling: Sampling
 
     def __call__(
-        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: int
+        self, prompts: Sequence[Sequence[int]], num_samples: int, seed: Seed
     ) -> list[list[Sample]]:
         """The k-th sample of a prompt has the prompt's seed plus k, as in vLLM itself."""
         requests = [
