@@ -83,12 +83,15 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """A run that is there."""
+        """A run that is there; one whose settings are not those of this version is refused."""
         if not (path / CONFIG).is_file():
             raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
         described = read_sealed(path / CONFIG)
-        described.pop("versions", None)
-        return cls(path, config_of(described, where=str(path / CONFIG)))
+        version = described.pop("versions", {}).get("crt-train", "another version")
+        try:
+            return cls(path, config_of(described, where=str(path / CONFIG)))
+        except ConfigError as error:
+            raise ConfigError(f"{error} It was written by crt-train {version}.") from None
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may write a run; the lock goes with the process, however it ends."""

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from crt.errors import ConfigError, CrtError, DataError
-from crt.io import append_row
+from crt.io import append_row, read_sealed, write_sealed
 from crt.recipes import config_of
 from crt.run import Run
 
@@ -33,6 +33,14 @@ def test_a_changed_configuration_is_refused(tmp_path):
     file = make_run(tmp_path / "run").path / "config.json"
     file.write_text(file.read_text().replace('"steps": 100', '"steps": 200'))
     with pytest.raises(DataError, match=r"config\.json is damaged, or was edited"):
+        Run.open(tmp_path / "run")
+
+
+def test_a_run_with_settings_that_are_gone_names_its_version(tmp_path):
+    file = make_run(tmp_path / "run").path / "config.json"
+    versions = {"crt-train": "0.0.9"}
+    write_sealed(file, read_sealed(file) | {"forgotten": 1, "versions": versions})
+    with pytest.raises(ConfigError, match=r"forgotten is not a setting\..* by crt-train 0\.0\.9\."):
         Run.open(tmp_path / "run")
 
 

@@ -13,7 +13,7 @@ def test_shows_the_resolved_configuration_and_what_would_run(capsys):
     assert "16 problems × 8 rollouts = 128 responses" in shown
     assert "From the shortest plausible checkpoint of Stage I" in shown
     assert main(["show", RECIPE, "--set", "method.start=feasible"]) == 0
-    assert "from the shortest feasible checkpoint" in capsys.readouterr().out
+    assert "From the shortest feasible checkpoint" in capsys.readouterr().out
 
 
 def test_json_is_the_configuration_alone(capsys):
