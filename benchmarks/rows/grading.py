@@ -33,7 +33,8 @@ def rows(setting: Setting) -> Iterator[Row]:
         timings = interleaved(contenders, setting.repeats)
     yield compared(
         "grading", f"grading {count:,} rollout-like answers", "math-verify in a pool",
-        timings["crt"], timings["math-verify"], goal=20, unit="ms per answer", scale=1000, note=NOTE,
+        timings["crt"], timings["math-verify"], goal=20, unit="ms per answer", scale=1000,
+        note=NOTE,
     )  # fmt: skip
 
 
