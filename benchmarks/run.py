@@ -17,6 +17,8 @@ from harness.page import update_page
 from harness.results import merged, on, read_rows, write_rows
 from rows import NAMES, ROWS, Setting, chosen
 
+from crt.processes import physical_cores
+
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results.json", HERE.parent / "docs" / "performance.md"
 
@@ -33,21 +35,22 @@ def main() -> int:
             f"There is no page {args.page} to write the table into: --page names one with a table."
         )
         return 2
-    os.environ["OMP_NUM_THREADS"] = str(args.threads)  # before torch is there, and for children
+    # Before torch is there. Programs that use all cores by themselves do so; the rows say how.
+    os.environ["OMP_NUM_THREADS"] = "1"
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for module, names in ROWS.items():
             setting = Setting(
-                wanted & frozenset(names), args.repeats, args.threads, Path(folder), args.small
+                wanted & frozenset(names), args.repeats, args.cores, Path(folder), args.small
             )
             if setting.wanted:
-                failed += not measured(module, setting, args.results, args.page)
+                failed += not measure(module, setting, args.results, args.page)
     return 1 if failed else 0
 
 
-def measured(module: str, setting: Setting, results: Path, page: Path) -> bool:
+def measure(module: str, setting: Setting, results: Path, page: Path) -> bool:
     """Measures a benchmark's rows and keeps each; False if it failed, which ends it alone."""
-    watch, told = Watch(), machine(setting.threads)
+    watch, hardware = Watch(), machine(setting.cores)
     rows = iter(importlib.import_module(f"rows.{module}").rows(setting))
     while True:
         try:
@@ -58,7 +61,7 @@ def measured(module: str, setting: Setting, results: Path, page: Path) -> bool:
         except Exception as error:  # the others are still worth measuring
             print(f"{module} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             return False
-        row = on(row, watch.others(), told)
+        row = on(row, watch.others(), hardware)
         print(row.line(), flush=True)
         rows_now = merged(read_rows(results), row, NAMES)
         write_rows(results, rows_now)
@@ -70,7 +73,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("only", nargs="*", help="rows, or the beginnings of their names (all)")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1, help="of every contender")
+    parser.add_argument(
+        "--cores", type=int, default=physical_cores(), help="of every contender (all)"
+    )
     parser.add_argument("--small", action="store_true", help="as little as possible, to try it")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)

@@ -12,22 +12,22 @@ from harness.timing import cpu_seconds
 PACKAGES = ("torch", "transformers", "trl", "math-verify", "vllm")
 
 
-def machine(threads: int) -> dict[str, str | int | float]:
-    """The hardware, the versions, and the threads that each contender has."""
-    found: dict[str, str | int | float] = {
+def machine(cores: int) -> dict[str, str | int | float]:
+    """The hardware, the versions, and the cores that each contender has."""
+    facts: dict[str, str | int | float] = {
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
+        "cores_used": cores,
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "threads": threads,
     }
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            facts[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return facts
 
 
 def _processor() -> str:

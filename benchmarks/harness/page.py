@@ -10,8 +10,8 @@ from harness.results import Row
 
 BEGIN, END = "<!-- table: made by `make bench` -->", "<!-- end of the table -->"
 HEAD = (
-    "| row | what | against | ratio (95 %) | CPU | goal | met | ours | theirs |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| row | what | against | ratio (95 %) | goal | met | at the limit | CPU | ours | theirs |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -46,9 +46,10 @@ def _line(row: Row) -> str:
         row.what,
         row.against,
         f"**{row.ratio:.4g}** ({row.low:.4g}–{row.high:.4g})",
-        "" if row.cpu_ratio is None else f"{row.cpu_ratio:.4g}",
-        "" if row.goal is None else f"{sign} {row.goal:g}",
+        "" if row.goal is None else f"{sign} {row.goal:.3g}",
         row.met,
+        "" if row.limit is None else f"{row.limit:.0%}, {row.possible:.3g} possible",
+        "" if row.cpu_ratio is None else f"{row.cpu_ratio:.4g}",
         f"{row.ours:.4g} {row.unit}",
         "" if row.theirs is None else f"{row.theirs:.4g}",
     )
@@ -56,5 +57,5 @@ def _line(row: Row) -> str:
 
 
 def _machines(rows: Sequence[Row]) -> list[str]:
-    told = dict.fromkeys(", ".join(f"{k} {v}" for k, v in row.machine.items()) for row in rows)
-    return [f"Measured on: {each}." for each in told if each]
+    machines = dict.fromkeys(", ".join(f"{k} {v}" for k, v in row.machine.items()) for row in rows)
+    return [f"Measured on: {machine}." for machine in machines if machine]

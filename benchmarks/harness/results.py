@@ -40,6 +40,8 @@ class Row:
     cpu_ratio: float | None = None
     ours_cpu: float | None = None
     theirs_cpu: float | None = None
+    limit: float | None = None  # share of what the machine could do at most
+    possible: float | None = None  # the ratio of somebody at that limit
     repeats: int = 1
     note: str = ""
     others: float = 0.0  # cores that other processes used meanwhile
@@ -66,7 +68,8 @@ class Row:
         busy = f"  (busy: others used {self.others:g} cores)" if self.busy else ""
         cpu = "" if self.cpu_ratio is None else f"  CPU {self.cpu_ratio:.4g}"
         figures = f"{self.ratio:.4g} ({self.low:.4g} to {self.high:.4g})"
-        return f"{self.name:<32} {figures}{cpu}{goal}{busy}"
+        limit = "" if self.limit is None else f"  {self.limit:.0%} of the limit"
+        return f"{self.name:<24} {figures}{cpu}{limit}{goal}{busy}"
 
 
 def compared(
@@ -81,8 +84,12 @@ def compared(
     unit: str = "seconds",
     scale: float = 1.0,
     note: str = "",
+    least: float | None = None,
 ) -> Row:
-    """A row from two contenders' repeats; times are a unit of work, `scale` of them are shown."""
+    """A row from two contenders' repeats; times are per unit of work, `scale` of them are shown.
+
+    `least` is the time per unit in which this machine could do the work at best.
+    """
     mine, other = [t.wall_each for t in ours], [t.wall_each for t in theirs]
     ratio = ratio_of_medians(*((other, mine) if better == "higher" else (mine, other)))
     mine_cpu, other_cpu = [t.cpu_each for t in ours], [t.cpu_each for t in theirs]
@@ -93,6 +100,8 @@ def compared(
         unit=unit, cpu_ratio=four(cpu if better == "higher" else 1 / cpu),
         ours_cpu=four(scale * statistics.median(mine_cpu)),
         theirs_cpu=four(scale * statistics.median(other_cpu)), repeats=len(mine), note=note,
+        limit=None if least is None else four(least / statistics.median(mine)),
+        possible=None if least is None else four(statistics.median(other) / least),
     )  # fmt: skip
 
 

@@ -4,39 +4,29 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-SIZES = ("1M", "5M", "30M")
-SHAPES = ("8x16", "16x16")
-OTHERS = ("generate", "continuous", "vllm")
+SIZES = ("1M", "30M", "135M")
 
 ROWS = {  # module → the rows it can measure, in the order of the page
-    "steps": ("step", "guard-cached", "guard-fresh"),
-    "sampling": (
-        *(f"sampler-{size}-{shape}-{o}" for size in SIZES for shape in SHAPES for o in OTHERS),
-        *(f"sgemm-{size}" for size in SIZES),
+    "steps": ("step-pocket", "step-135M", "guard-cached", "guard-fresh"),
+    "sampling": tuple(
+        f"sampling-{size}-{other}" for size in SIZES for other in ("generate", "vllm")
     ),
-    "grading": ("grading-serial", "grading-pool"),
+    "grading": ("grading",),
     "evaluating": ("evaluation",),
     "serving_clients": ("serving",),
     "starting": ("start-help", "start-import"),
-    "growing": (
-        "growth-tokens",
-        "growth-problems",
-        "growth-group",
-        "growth-cap",
-        "growth-report",
-        "growth-memory",
-    ),
+    "growing": ("growth-tokens", "growth-report", "growth-memory", "large-step"),
 }
 NAMES = tuple(name for names in ROWS.values() for name in names)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every benchmark is told."""
+    """What every benchmark is given."""
 
     wanted: frozenset[str]  # rows
     repeats: int
-    threads: int
+    cores: int  # of every contender
     folder: Path  # for what it needs on disk
     small: bool = False  # everything as little as it can be: to see that it works
 
@@ -47,5 +37,8 @@ class Setting:
 
 def chosen(only: Collection[str]) -> frozenset[str]:
     """The rows of these names, or whose names begin with them; all without any."""
-    found = {n for n in NAMES if not only or any(n == o or n.startswith(f"{o}-") for o in only)}
-    return frozenset(found)
+    if not only:
+        return frozenset(NAMES)
+    return frozenset(
+        name for name in NAMES if any(name == o or name.startswith(f"{o}-") for o in only)
+    )

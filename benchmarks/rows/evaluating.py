@@ -1,81 +1,57 @@
-"""An evaluation end to end: `crt eval` beside a plain loop of HF `generate` and math-verify."""
+"""An evaluation end to end: `crt eval` beside a plain loop of HF `generate` and math-verify.
 
-from collections.abc import Iterator
+Both are commands on all cores, from the start of Python to the result.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-import torch
 from harness.results import Row, compared
-from harness.timing import interleaved
-
-from crt.config import EvaluationConfig, ModelConfig
-from crt.data.datasets import load as load_data
-from crt.data.prompts import PromptSettings, prepare, render
-from crt.evaluation.evaluator import Plan, evaluate
-from crt.pocket import load, path
+from harness.timing import Contender, interleaved
 
 from . import Setting
-from .grading import taken_for_right
 
-PROBLEMS, ROLLOUTS, CAP = 32, 16, 256
-AT_ONCE = 16  # problems in a batch of the loop: 256 rows, as ours; a repeat is one batch
-TEMPERATURE, TOP_P = 0.6, 0.95
+PROBLEMS, ROLLOUTS, CAP = 64, 16, 256
+SCRIPT = Path(__file__).parents[1] / "evaluation_loop.py"
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    """Load the model, sample, grade, measure; what a repeat leaves behind is not used again."""
-    torch.set_num_threads(setting.threads)
+    """What a repeat leaves behind is not used again."""
     count = 2 if setting.small else PROBLEMS
+    total = count * ROLLOUTS
 
-    def asked(repeat: int, problems: int = count) -> int:
-        return problems if repeat >= 0 else 2  # two problems warm up
+    def crt(repeat: int) -> float:
+        out = setting.folder / f"evaluation{repeat}"
+        return run(
+            ["-m", "crt", "eval", "pocket", "--data", f"pocket/test:{count}", "--out", str(out),
+             "--rollouts", str(ROLLOUTS), "--max-tokens", str(CAP), "--seed", str(repeat + 1)],
+            total,
+        )  # fmt: skip
 
-    contenders = {
-        "crt": lambda repeat: ours(asked(repeat), setting.folder / f"evaluation{repeat}"),
-        "loop": lambda repeat: loop(asked(repeat, min(count, AT_ONCE)), repeat),
-    }
-    timings = interleaved(contenders, setting.repeats)
+    def loop(processes: int) -> Contender:
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+        start = launcher if processes > 1 else []
+        arguments = [str(SCRIPT), str(count), str(ROLLOUTS), str(CAP)]
+        threads = setting.cores // processes
+        return lambda repeat: run([*start, *arguments, str(repeat + 1)], total, threads)
+
+    timings = interleaved({"crt": crt, "loop": loop(setting.cores)}, setting.repeats, warm_up=0)
     yield compared(
-        "evaluation", f"evaluation end to end, pocket model, {count} problems × {ROLLOUTS}",
+        "evaluation", f"`crt eval`, pocket model, {count} problems × {ROLLOUTS}",
         "a loop of HF generate and math-verify", timings["crt"], timings["loop"], goal=4,
-        unit="ms a rollout", scale=1000,
-        note=f"in a repeat {count} of 500 problems, a batch of {AT_ONCE} for the loop; costs grow "
-        "with the problems, and what ours does once (hashes, manifest, tables) weighs more in few",
+        unit="ms per rollout", scale=1000,
+        note=f"whole commands, {setting.cores} processes with one thread each for both",
     )  # fmt: skip
 
 
-def ours(count: int, folder: Path) -> float:
-    """What `crt eval pocket --data pocket/test:COUNT` does."""
-    settings = EvaluationConfig(
-        data=(f"pocket/test:{count}",), rollouts=ROLLOUTS, max_tokens=CAP,
-        temperature=TEMPERATURE, top_p=TOP_P,
-    )  # fmt: skip
-    found = evaluate(Plan(ModelConfig(name="pocket", dtype="float32"), settings), folder)
-    return sum(tally.rollouts.sum() for tally in found.counts.values())
-
-
-def loop(count: int, seed: int) -> float:
-    """What one writes by hand: batches of prompts, padded, sampled, decoded and verified."""
-    torch.manual_seed(seed + 1)
-    model, tokenizer = cast(tuple[Any, Any], load(path()))
-    problems = load_data(f"pocket/test:{count}").problems
-    template = prepare(tokenizer, PromptSettings())
-    tokenizer.padding_side = "left"
-    right = []
-    for first in range(0, count, AT_ONCE):
-        some = problems[first : first + AT_ONCE]
-        texts = generated(model, tokenizer, [render(p, template).text for p in some])
-        golds = [p.answer for p in some for _ in range(ROLLOUTS)]
-        right += [taken_for_right(text, gold) for text, gold in zip(texts, golds, strict=True)]
-    return len(right)
-
-
-def generated(model: Any, tokenizer: Any, prompts: list[str]) -> list[str]:
-    """Texts of `ROLLOUTS` answers to each."""
-    asked = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False)
-    said = model.generate(
-        input_ids=asked["input_ids"], attention_mask=asked["attention_mask"],
-        do_sample=True, temperature=TEMPERATURE, top_p=TOP_P, top_k=0,
-        max_new_tokens=CAP, num_return_sequences=ROLLOUTS,
-    )  # fmt: skip
-    return tokenizer.batch_decode(said[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
+def run(arguments: Sequence[str], work: int, threads: int = 1) -> float:
+    """A command that does so much work."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}: {ended.stderr}")
+    return work

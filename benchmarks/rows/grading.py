@@ -18,7 +18,6 @@ from . import Setting
 
 ANSWERS, GROUP = 20_000, 16
 SLICE = 1000  # answers that math-verify grades in a repeat: it needs minutes for all
-PROCESSES = 2
 NOTE = (
     f"ours grades all {ANSWERS:,} answers in every repeat, math-verify another {SLICE:,} of them, "
     "drawn at random: it keeps nothing, so an answer costs it the same in any company"
@@ -26,24 +25,17 @@ NOTE = (
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    """Answers in groups of 16, most of a group alike."""
+    """Answers in groups of 16, most of a group alike; a process per core for everybody."""
     count = 400 if setting.small else ANSWERS
     data = [item for item, _ in rollouts(sets(), count, GROUP)]
-    told = f"grading {count:,} rollout-like answers"
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        pairs = {
-            "grading-serial": (1, map, "math-verify, one after another", 20),
-            "grading-pool": (PROCESSES, pool.map, f"math-verify, a pool of {PROCESSES}", 5),
-        }
-        for name, (workers, apply, against, goal) in pairs.items():
-            if setting.wants(name):
-                contenders = {"crt": ours(data, workers), "math-verify": theirs(data, apply)}
-                timings = interleaved(contenders, setting.repeats)
-                yield compared(
-                    name, f"{told}, {workers} worker" + "s" * (workers > 1), against,
-                    timings["crt"], timings["math-verify"], goal=goal,
-                    unit="ms an answer", scale=1000, note=NOTE,
-                )  # fmt: skip
+    with multiprocessing.get_context("spawn").Pool(setting.cores) as pool:
+        contenders = {"crt": ours(data, setting.cores), "math-verify": theirs(data, pool.map)}
+        timings = interleaved(contenders, setting.repeats)
+    yield compared(
+        "grading", f"grading {count:,} rollout-like answers", "math-verify in a pool",
+        timings["crt"], timings["math-verify"], goal=20, unit="ms per answer", scale=1000,
+        note=NOTE,
+    )  # fmt: skip
 
 
 def sets() -> dict[str, list[dict[str, Any]]]:

@@ -1,9 +1,9 @@
-"""Growth: a step's time against its size, the report's against rollouts, memory against steps."""
+"""Growth: a step's time against its tokens, the report's against rollouts, memory against steps."""
 
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -11,62 +11,57 @@ from statistics import median
 import psutil
 from harness.results import Row, four, rounded
 from harness.statistics import exponent, ratio_of_medians
-from harness.timing import Timing, Timings, interleaved
+from harness.timing import Timing, interleaved
 from made_up_evaluation import ROLLOUTS, write_evaluation
 
 from . import Setting
+from .steps import RECIPE, Size, crt_steps
 
-SIZES: Mapping[str, tuple[tuple[int, int, int], ...]] = {  # problems, group, cap
-    "growth-problems": ((4, 8, 128), (8, 8, 128), (16, 8, 128)),
-    "growth-group": ((4, 4, 128), (4, 8, 128), (4, 16, 128)),
-    "growth-cap": ((4, 8, 32), (4, 8, 64), (4, 8, 128), (4, 8, 256)),
-}
-VARIED = {"growth-problems": 0, "growth-group": 1, "growth-cap": 2}
+SIZES = (Size(problems=4, group=8, cap=128), Size(problems=8, group=8, cap=128),
+         Size(problems=16, group=8, cap=256), Size(problems=16, group=16, cap=256))  # fmt: skip
 PROBLEMS = (125, 500, 2000)  # of the report's evaluations
 STEPS = 60
 LINEAR = 1.05  # with a little room for the clock
-RECIPE = Path(__file__).parents[2] / "recipes" / "methods" / "crt_1s.toml"  # a stage loads a model
 
 
 def rows(setting: Setting) -> Iterator[Row]:
     """Exponents: 1 is linear, and what a step costs at any size makes them smaller."""
-    if setting.wants("growth-tokens", *SIZES):
-        yield from step_rows(setting)
+    if setting.wants("growth-tokens"):
+        yield step_row(setting)
     if setting.wants("growth-report"):
         yield report_row(setting)
     if setting.wants("growth-memory"):
         yield memory_row(setting)
+    if setting.wants("large-step"):
+        yield large_step_row(setting)
 
 
-def step_rows(setting: Setting) -> Iterator[Row]:
-    """One step at several sizes, all in turn."""
-    names = SIZES if setting.wants("growth-tokens") else setting.wanted & SIZES.keys()
-    sizes = list(dict.fromkeys(size for name in names for size in SIZES[name]))
-    timings = steps_of(setting, sizes[:2] if setting.small else sizes)
-    if setting.wants("growth-tokens"):
-        every = [(t.work, t) for each in timings.values() for t in each]
-        yield growth("growth-tokens", "a step's seconds against its tokens", every)
-    for name, place in VARIED.items():
-        known = [size for size in SIZES[name] if str(size) in timings]
-        if setting.wants(name) and len(known) > 1:
-            points = [(size[place], t) for size in known for t in timings[str(size)]]
-            yield growth(name, f"a step's seconds against its {name.partition('-')[2]}", points)
+def step_row(setting: Setting) -> Row:
+    """Steps of several sizes, each in a `crt train` of its own, all in turn."""
+    sizes = SIZES[:2] if setting.small else SIZES
+    points = [
+        (timing.work, timing)
+        for repeat in range(setting.repeats)
+        for place, size in enumerate(sizes)
+        for timing, _ in [crt_steps(setting, size, f"growth-{place}-{repeat}")]
+    ]
+    return growth("growth-tokens", "a step's seconds against its tokens", points)
 
 
-def steps_of(setting: Setting, sizes: list[tuple[int, int, int]]) -> Timings:
-    """Seconds and tokens of steps of these sizes."""
-    from trainers import Size, Trainers, use_threads
-
-    from crt.grading.grader import Grader
-
-    use_threads(setting.threads)
-    with Grader() as grader:
-        contenders = {}
-        for size in sizes:
-            trainers = Trainers(Size(*size), grader, setting.folder / "growth")
-            trainer = trainers.ours(trainers.reference(2, kept=True))
-            contenders[str(size)] = lambda _, t=trainers, each=trainer: t.one_step(each)
-        return interleaved(contenders, setting.repeats)
+def large_step_row(setting: Setting) -> Row:
+    """What a real step hands to the core: 128 × 16 responses of 8,192 tokens, made up."""
+    script = Path(__file__).parents[1] / "large_step.py"
+    runs = [
+        subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+        for _ in range(setting.repeats)
+    ]
+    seconds, megabytes = zip(*(map(float, run.stdout.split()[-2:]) for run in runs), strict=True)
+    row = Row(
+        "large-step", "grading, deciding and keeping 128 × 16 responses of 8,192 tokens",
+        "seconds", *rounded(ratio_of_medians(seconds, [1.0] * len(seconds))), 5.0, "lower",
+        ours=four(median(seconds)), theirs=None, unit="s", repeats=len(seconds),
+    )  # fmt: skip
+    return replace(row, note=f"{median(megabytes):.0f} MB more than the responses themselves")
 
 
 def growth(name: str, what: str, points: Sequence[tuple[float, Timing]]) -> Row:
@@ -96,7 +91,7 @@ def report_row(setting: Setting) -> Row:
         options = ReportOptions(places, setting.folder / f"report{problems}.html")
         contenders[str(problems)] = lambda _, options=options: bool(write_report(options))
     timings = interleaved(contenders, setting.repeats)
-    points = [(2.0 * ROLLOUTS * int(size), t) for size, each in timings.items() for t in each]
+    points = [(2.0 * ROLLOUTS * int(size), t) for size, ts in timings.items() for t in ts]
     return growth("growth-report", "the report's seconds against rollouts", points)
 
 
@@ -128,8 +123,8 @@ def memory_of_run(folder: Path, steps: int) -> list[float]:
         command += ["--set", change]
     rows, used = folder / "run" / "steps.jsonl", []
     folder.mkdir(parents=True, exist_ok=True)
-    said = folder / "said.txt"
-    with said.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+    output = folder / "output.txt"
+    with output.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
             done = rows.read_text().count("\n") if rows.is_file() else 0
@@ -137,5 +132,5 @@ def memory_of_run(folder: Path, steps: int) -> list[float]:
                 used += [watched.memory_info().rss / 2**20] * (done - len(used))
             time.sleep(0.02)
         if process.returncode:
-            raise RuntimeError(f"crt train ended with {process.returncode}: {said.read_text()}")
+            raise RuntimeError(f"crt train ended with {process.returncode}: {output.read_text()}")
     return used

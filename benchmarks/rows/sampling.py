@@ -1,174 +1,120 @@
-"""The sampler beside HF `generate`, HF continuous batching and vLLM, and beside the sgemm limit."""
+"""The sampler beside HF `generate` and vLLM, everybody on all cores, and beside the machine."""
 
-import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import torch
-from harness.results import Row, compared, four, rounded
-from harness.statistics import ratio_of_medians
-from harness.timing import Timing, interleaved
-from limits import SQUARE, layer_rate, needed, square_rate
-from llamas import SHAPES as MODELS
-from llamas import Shape, llama, prompts_for
-from transformers import GenerationConfig
-from transformers.generation.configuration_utils import ContinuousBatchingConfig
-from transformers.utils import logging
-from vllm_contender import Vllm, vllm_python
+from harness.results import Row, compared
+from harness.timing import Contender, interleaved, timed
+from limits import Machine, least_seconds, measure
+from models import SHAPES, prompts_for, write_llama
+from sampling_worker import Request, Sampled, Workers, vllm_python
 
-from crt.sampling.hf import sample
+from . import SIZES, Setting
 
-from . import OTHERS, SHAPES, SIZES, Setting
-
-GOALS = {"generate": 4.0, "continuous": 8.0, "vllm": 1.0}
-NAMED = {
-    "generate": "HF generate",
-    "continuous": "HF continuous batching",
-    "vllm": "vLLM on the CPU",
+GOALS = {  # first place up to 30M, not more than 1.2 × behind vLLM beyond
+    "1M": {"generate": 1.0, "vllm": 1.0},
+    "30M": {"generate": 1.0, "vllm": 1.0},
+    "135M": {"generate": 1.0, "vllm": 1 / 1.2},
 }
-COPIES = 16
-BLOCK = 32  # positions in a block of the paged cache; HF's default is longer than a rollout
+TITLES = {"generate": "HF generate", "vllm": "vLLM on the CPU"}
+PROMPTS = {"1M": 16, "30M": 16, "135M": 8}
+SAMPLES = {"1M": 16, "30M": 16, "135M": 8}
+DTYPE = {"1M": "float32", "30M": "float32", "135M": "bfloat16"}  # as `crt` chooses
+BYTES = {"float32": 4, "bfloat16": 2}
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    """All sizes and shapes; seconds per thousand tokens."""
-    torch.set_num_threads(setting.threads)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Seconds per thousand tokens, size by size."""
     for size in SIZES:
-        with closing(Work(MODELS[size])) as work:
-            for shape in SHAPES:
-                names = [f"sampler-{size}-{shape}-{other}" for other in OTHERS]
-                limit = f"sgemm-{size}" if shape == SHAPES[-1] else ""
-                if setting.wants(*names, limit):
-                    work.take(2 if setting.small else int(shape.partition("x")[0]))
-                    yield from _rows(setting, work, f"{size}-{shape}", limit)
-
-
-def _rows(setting: Setting, work: "Work", name: str, limit: str) -> Iterator[Row]:
-    contenders: dict[str, Any] = {"crt": work.ours}
-    others = [each for each in OTHERS if setting.wants(f"sampler-{name}-{each}")]
-    if "vllm" in others and vllm_python() is None:
-        others.remove("vllm")
-    for other in others:
-        contenders[other] = getattr(work, other)
-    timings = interleaved(contenders, setting.repeats)
-    size, _, shape = name.partition("-")
-    for other in others:
-        yield compared(
-            f"sampler-{name}-{other}", f"sampler, {size} parameters, {shape} rollouts",
-            NAMED[other], timings["crt"], timings[other], goal=GOALS[other],
-            unit="s / 1,000 tokens", scale=1000,
-        )  # fmt: skip
-    if limit and setting.wants(limit):
-        yield share_of_limit(limit, work, timings["crt"])
+        names = {other: f"sampling-{size}-{other}" for other in TITLES}
+        others = [other for other, name in names.items() if setting.wants(name)]
+        if "vllm" in others and vllm_python() is None:
+            others.remove("vllm")
+        if not others:
+            continue
+        dtype = DTYPE[size]
+        torch.set_num_threads(setting.cores)
+        machine = measure(dtype)
+        torch.set_num_threads(1)
+        with ExitStack() as stack:
+            work = Work(setting, size, dtype, stack)
+            timings = interleaved(
+                {engine: work.contender(engine) for engine in ("crt", *others)}, setting.repeats
+            )
+        least = work.least_seconds_per_token(machine)
+        for other in others:
+            yield compared(
+                names[other],
+                f"sampling, {size} parameters, {dtype}, {len(work.prompts)}×{SAMPLES[size]} "
+                "rollouts",
+                TITLES[other], timings["crt"], timings[other], goal=GOALS[size][other],
+                unit="s / 1,000 tokens", scale=1000,
+                note=f"processes × threads: {work.describe('crt')}, {work.describe(other)}",
+                least=least,
+            )  # fmt: skip
 
 
 class Work:
-    """The same prompts and cap for every contender; each counts the tokens that it sampled."""
+    """One model and its prompts; every engine with the layout of processes that suits it best."""
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.model: Any = llama(shape)
-        self.prompts: list[list[int]] = []
-        self.operations: list[float] = []  # that ours had to do, repeat by repeat
-        self.ends = torch.tensor(shape.ends)
-        self.paged: Any = None
-        self.process: Vllm | None = None
+    def __init__(self, setting: Setting, size: str, dtype: str, stack: ExitStack) -> None:
+        self.setting, self.shape, self.dtype, self.stack = setting, SHAPES[size], dtype, stack
+        self.samples = SAMPLES[size]
+        self.prompts = prompts_for(self.shape, 2 if setting.small else PROMPTS[size])
+        self.folder = write_llama(self.shape, setting.folder / f"model-{size}", dtype)
+        self.layouts: dict[str, tuple[int, int]] = {}
+        self.ours: list[Sampled] = []
 
-    def take(self, prompts: int) -> None:
-        """So many prompts from now on."""
-        self.prompts = prompts_for(self.shape, prompts)
-        self._forget_paged()  # its cache is as large as the batch
+    def contender(self, engine: str) -> Contender:
+        """Samples all prompts, once per repeat."""
+        workers = self._best_layout(engine)
 
-    def asked(self, repeat: int) -> list[list[int]]:
-        """All prompts; to warm up, two of them."""
-        return self.prompts if repeat >= 0 else self.prompts[:2]
+        def run(repeat: int) -> float:
+            sampled = workers.sample(self._request(repeat))
+            if engine == "crt" and repeat >= 0:
+                self.ours.append(sampled)
+            return sampled.tokens
 
-    def ours(self, repeat: int) -> float:
-        """The fast sampler."""
-        groups = sample(
-            self.model, self.asked(repeat), COPIES, self.shape.cap, self.shape.ends,
-            generator=torch.Generator().manual_seed(repeat + 1),
-        )  # fmt: skip
-        lengths = [[len(one.tokens) for one in group] for group in groups]
-        prompts = [len(prompt) for prompt in self.asked(repeat)]
-        self.operations.append(needed(self.shape, prompts, lengths))
-        return sum(map(sum, lengths))
+        return run
 
-    def generate(self, repeat: int) -> float:
-        """HF `generate` with a padded batch."""
-        torch.manual_seed(repeat + 1)
-        prompts = self.asked(repeat)
-        width = max(map(len, prompts))
-        ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
-        said = self.model.generate(
-            ids, attention_mask=(ids != 0).long(), generation_config=self.settings(COPIES)
-        )[:, width:]
-        over = torch.isin(said, self.ends)
-        lengths = torch.where(over.any(1), over.int().argmax(1) + 1, said.shape[1])
-        return int(lengths.sum())
+    def _best_layout(self, engine: str) -> Workers:
+        """One process per core, or one with all cores as threads: whichever is faster."""
+        cores = self.setting.cores
+        seconds: dict[tuple[int, int], float] = {}
+        tried: dict[tuple[int, int], Workers] = {}
+        for count, threads in dict.fromkeys([(cores, 1), (1, cores)]):
+            rows = len(self.prompts) * self.samples
+            workers = Workers(engine, self.folder, self.dtype, count, threads, rows)
+            self.stack.callback(workers.close)
+            workers.sample(self._request(-2) | {"cap": 2})
+            timing = timed(lambda _, w=workers: w.sample(self._request(-2)).tokens, -2)
+            tried[count, threads], seconds[count, threads] = workers, timing.wall_each
+        best = min(seconds, key=lambda layout: seconds[layout])
+        for layout, workers in tried.items():
+            if layout != best:
+                workers.close()
+        self.layouts[engine] = best
+        return tried[best]
 
-    def continuous(self, repeat: int) -> float:
-        """HF `generate_batch`; its manager is kept from repeat to repeat, as it can be."""
-        if self.paged is None:
-            self.paged = llama(self.shape)
-        rows = len(self.prompts) * COPIES
-        room = -(-(self.shape.prompt[1] + self.shape.cap) // BLOCK) + 1
-        told = self.paged.generate_batch(
-            [prompt for prompt in self.asked(repeat) for _ in range(COPIES)],
-            generation_config=self.settings(1),
-            continuous_batching_config=ContinuousBatchingConfig(
-                block_size=BLOCK, num_blocks=rows * room, max_batch_tokens=2 * rows,
-                use_cuda_graph=False,
-            ),
-            progress_bar=False, persistent_manager=True, warmup=False,
-        )  # fmt: skip
-        if len(told) != len(self.asked(repeat)) * COPIES:
-            raise RuntimeError(f"only {len(told)} requests were answered")
-        return sum(len(each.generated_tokens) for each in told.values())
+    def describe(self, engine: str) -> str:
+        """The layout that an engine was measured with."""
+        count, threads = self.layouts[engine]
+        return f"{engine} {count} × {threads}"
 
-    def vllm(self, repeat: int) -> float:
-        """vLLM in an interpreter of its own, which is kept too."""
-        if self.process is None:
-            self.process = Vllm(self.model, torch.get_num_threads())
-        return self.process.sampled(self.asked(repeat), COPIES, self.shape.cap, self.shape.ends)
+    def _request(self, repeat: int) -> Request:
+        return {
+            "prompts": self.prompts, "num_samples": self.samples, "cap": self.shape.cap,
+            "stop_token_ids": self.shape.stop_token_ids, "seed": repeat + 3,
+        }  # fmt: skip
 
-    def settings(self, copies: int) -> GenerationConfig:
-        """Plain sampling from the whole distribution."""
-        return GenerationConfig(
-            do_sample=True, top_k=0, max_new_tokens=self.shape.cap, pad_token_id=0,
-            eos_token_id=self.shape.ends, num_return_sequences=copies,
-        )  # fmt: skip
-
-    def close(self) -> None:
-        """Ends what the contenders keep running."""
-        self._forget_paged()
-        if self.process is not None:
-            self.process.close()
-
-    def _forget_paged(self) -> None:
-        if self.paged is not None:
-            self.paged.destroy_cached_continuous_batching_manager()
-            self.paged = None
-
-
-def share_of_limit(name: str, work: Work, timings: Sequence[Timing]) -> Row:
-    """Needed operations a second of our sampler, in parts of one large product's."""
-    count = len(work.prompts) * COPIES
-    limit, own = square_rate(), layer_rate(work.shape, count)
-    kept = work.operations[-len(timings) :]
-    rates = [each / t.wall for each, t in zip(kept, timings, strict=True)]
-    share = ratio_of_medians(rates, [limit] * len(rates))
-    median = share.value * limit
-    threads = torch.get_num_threads()
-    on_cpu = [threads * each / t.cpu for each, t in zip(kept, timings, strict=True)]
-    return Row(
-        name, f"needed arithmetic a second, sampler, {len(work.prompts)}x{COPIES} rollouts",
-        f"sgemm, {SQUARE}³", *rounded(share), 0.6, "higher", ours=four(median / 1e9),
-        theirs=four(limit / 1e9), unit="GFLOP/s", repeats=len(rates),
-        cpu_ratio=four(statistics.median(on_cpu) / limit),
-        note=f"a layer's own products reach {own / 1e9:.0f} GFLOP/s with {count} rows: "
-        f"{median / own:.0%} of those",
-    )  # fmt: skip
+    def least_seconds_per_token(self, machine: Machine) -> float:
+        """What nobody on this machine can be faster than, for the rollouts that ours sampled."""
+        count = self.layouts["crt"][0]
+        order = [i for first in range(count) for i in range(first, len(self.prompts), count)]
+        prompts = [len(self.prompts[i]) for i in order]
+        weights = BYTES[self.dtype] * (self.shape.layer_weights + self.shape.head_weights)
+        least = [
+            least_seconds(machine, self.shape, prompts, one.lengths, weights) for one in self.ours
+        ]
+        return sum(least) / sum(one.tokens for one in self.ours)

@@ -20,14 +20,16 @@ COMMANDS = {
 
 def rows(setting: Setting) -> Iterator[Row]:
     """Processes started one after another."""
-    wanted = {name: each for name, each in COMMANDS.items() if name in {"python", *setting.wanted}}
+    wanted = {
+        name: command for name, command in COMMANDS.items() if name in {"python", *setting.wanted}
+    }
     repeats = setting.repeats if setting.small else max(setting.repeats, 15)
-    timings = interleaved({name: starts(each) for name, each in wanted.items()}, repeats)
+    timings = interleaved({name: starts(command) for name, command in wanted.items()}, repeats)
     for name in COMMANDS:
         if setting.wants(name):
-            told = "`crt --help`" if name == "start-help" else "`import crt`"
+            what = "`crt --help`" if name == "start-help" else "`import crt`"
             yield compared(
-                name, told, "python -c pass", timings[name], timings["python"],
+                name, what, "python -c pass", timings[name], timings["python"],
                 goal=3, better="lower", unit="ms", scale=1000,
             )  # fmt: skip
 

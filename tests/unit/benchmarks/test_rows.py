@@ -9,11 +9,9 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def test_a_name_chooses_a_row_or_all_that_begin_with_it():
-    assert chosen(["step"]) == {"step"}
+    assert chosen(["step"]) == {"step-pocket", "step-135M"}
     assert chosen(["guard", "serving"]) == {"guard-cached", "guard-fresh", "serving"}
-    assert chosen(["sampler-5M-8x16"]) == {
-        f"sampler-5M-8x16-{other}" for other in ("generate", "continuous", "vllm")
-    }
+    assert chosen(["sampling-30M"]) == {"sampling-30M-generate", "sampling-30M-vllm"}
     assert chosen([]) == set(NAMES)
     assert chosen(["ste"]) == set()
 
