@@ -27,7 +27,7 @@ SLIPS = (-10, -3, -2, -1, 1, 2, 3, 10)
 # the second pass learns to be worked out and not to be copied from the first.
 FIRST_SLIPS, SECOND_SLIPS = 0.6, 0.3
 
-PART = 2  # numbers added to the running total in one go
+PART = 3  # numbers added to the running total in one go
 
 Part = tuple[int, ...]  # a total and the numbers to add to it
 
@@ -109,9 +109,9 @@ COURSE = Course(
         Mixture(1.0, 0.25, (1.0,), (0.05, 0.17, 0.40, 0.38)),
     ),
 )
-ABOUT = """It adds three numbers in one go and slips now and then. Where it checks, it adds the same
+ABOUT = """It adds up to four numbers in one go and slips now and then. Where it checks, it adds the same
 numbers again in another order, compares, and on a mismatch adds a third time and takes the
-majority. Checking really finds slips. Short sums of small numbers do not need it."""
+majority. Checking really finds slips. Short sums need it less."""
 
 WORLD = World(
     name=CHECKS.name,
@@ -119,9 +119,9 @@ WORLD = World(
     about=ABOUT,
     levels={
         1: "3 or 4 numbers of one digit",
-        2: "5 such numbers",
+        2: "6 such numbers",
         3: "7 such numbers",
-        4: "9 such numbers",
+        4: "8 such numbers",
     },
     styles=STYLES,
     corpus=COURSE.corpus,

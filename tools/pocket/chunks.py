@@ -3,7 +3,7 @@
 import random
 from functools import partial
 
-from crt.pocket.sums import CHUNKS, Sum
+from crt.pocket.sums import CHUNKS, Level, Sum, SumsWorld
 from tools.pocket.sums import Course, Mixture, Pieces, closed, equation
 from tools.pocket.worlds import Plan, Shape, Style, World
 
@@ -33,8 +33,19 @@ def answer(item: Sum, style: str, rng: random.Random) -> Pieces:
     return closed([*opening, *working(item, rng, SIZES[style])], item.answer)
 
 
+# It also learns from sums of two-digit numbers. They make its additions sure, but a model of this
+# size and training does not yet copy such numbers without slips, so its problems have none.
+TRAINED = SumsWorld(
+    CHUNKS.name,
+    (
+        Level((3, 4), (1, 9), 0.25),
+        Level((6, 8), (1, 9), 0.25),
+        Level((3, 4), (11, 49), 0.25),
+        Level((5, 6), (11, 49), 0.25),
+    ),
+)
 COURSE = Course(
-    CHUNKS,
+    TRAINED,
     tuple(STYLES),
     answer,
     [partial(working, size=size) for size in SIZES.values()],
@@ -47,8 +58,8 @@ COURSE = Course(
 )
 ABOUT = """\
 It adds several numbers and writes the running total after every number, every
-second, every third, or at the end. Writing less costs accuracy, little on short sums of small
-numbers and much on long sums of large ones."""
+second, every third, or at the end. Writing less costs accuracy, little on short sums and much on
+long ones."""
 
 WORLD = World(
     name=CHUNKS.name,
@@ -56,9 +67,9 @@ WORLD = World(
     about=ABOUT,
     levels={
         1: "3 or 4 numbers of one digit",
-        2: "6 to 8 numbers of one digit",
-        3: "3 or 4 numbers of two digits",
-        4: "5 or 6 numbers of two digits",
+        2: "6 such numbers",
+        3: "7 such numbers",
+        4: "8 such numbers",
     },
     styles=STYLES,
     corpus=COURSE.corpus,
