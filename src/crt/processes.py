@@ -109,7 +109,7 @@ class Ranks:
             from accelerate import PartialState
 
             on_cpu = not torch.cuda.is_available()
-            if on_cpu:  # accelerate's own "cpu:1" is a device from which torch.load restores nothing
+            if on_cpu:  # torch.load restores nothing to accelerate's own choice, "cpu:1"
                 os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
             PartialState(cpu=on_cpu).wait_for_everyone()
 
