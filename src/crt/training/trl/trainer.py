@@ -191,7 +191,7 @@ class CRTTrainer(GRPOTrainer):
         return logprobs, entropies if compute_entropy else None, None
 
     def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
-        """TRL's loss; where every row of all ranks is masked, no entropy and no KL rather than 0."""
+        """TRL's loss; where all ranks have masked rows alone, no entropy and KL rather than 0."""
         loss = super()._compute_loss(model, inputs)
         if not self.is_training:
             return loss
