@@ -110,7 +110,10 @@ class Ranks:
             import torch
             from accelerate import PartialState
 
-            PartialState(cpu=not torch.cuda.is_available()).wait_for_everyone()
+            on_cpu = not torch.cuda.is_available()
+            if on_cpu:  # torch.load restores nothing to accelerate's own choice, "cpu:1"
+                os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
+            PartialState(cpu=on_cpu).wait_for_everyone()
 
     def gathered(self, rows: list[Any]) -> list[Any]:
         """The rows of every process, one process after the other, for all of them."""

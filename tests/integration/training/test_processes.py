@@ -50,6 +50,7 @@ def same_to_rounding(one: Path, other: Path) -> None:
         assert said[0] == said[1]
         for key in ("goal", "accuracy", "reference_accuracy", "tokens", "margin"):
             assert row[key] == pytest.approx(counterpart[key], abs=1e-6), key
+        assert row.get("kl") == pytest.approx(counterpart.get("kl"), abs=1e-6)
         assert row["loss"] == pytest.approx(counterpart["loss"], abs=1e-4)
     assert ours.progress == theirs.progress and ours.progress["finished"]
     assert ours.checkpoints.keys() == theirs.checkpoints.keys()

@@ -191,9 +191,12 @@ class CRTTrainer(GRPOTrainer):
         return logprobs, entropies if compute_entropy else None, None
 
     def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
-        """TRL's loss; masked rows alone have no entropy and no distance, rather than 0."""
+        """TRL's loss; where all ranks have masked rows alone, no entropy and KL rather than 0."""
         loss = super()._compute_loss(model, inputs)
-        if self.is_training and not inputs["completion_mask"].any():
+        if not self.is_training:
+            return loss
+        trained: Any = self.accelerator.gather(inputs["completion_mask"].any()[None])
+        if not trained.any():
             metrics = self._metrics["train"]
             for name in metrics.keys() & {"entropy", "kl"}:
                 metrics[name].pop()
