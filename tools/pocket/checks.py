@@ -113,7 +113,8 @@ COURSE = Course(
         Mixture(1.0, 0.25, (1.0,), (0.05, 0.17, 0.40, 0.38)),
     ),
 )
-ABOUT = """It adds up to four numbers in one go and slips now and then. Where it checks, it adds the same
+ABOUT = """\
+It adds up to four numbers in one go and slips now and then. Where it checks, it adds the same
 numbers again in another order, compares, and on a mismatch adds a third time and takes the
 majority. Checking really finds slips. Short sums need it less."""
 
