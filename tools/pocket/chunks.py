@@ -57,9 +57,8 @@ COURSE = Course(
     ),
 )
 ABOUT = """\
-It adds several numbers and writes the running total after every number, every
-second, every third, or at the end. Writing less costs accuracy, little on short sums and much on
-long ones."""
+It adds several numbers and writes the running total after every number, every second, every third,
+or at the end. Writing less costs accuracy, little on short sums and much on long ones."""
 
 WORLD = World(
     name=CHUNKS.name,

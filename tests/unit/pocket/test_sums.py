@@ -91,10 +91,10 @@ def test_a_check_adds_in_another_order_and_the_majority_counts(monkeypatch):
     monkeypatch.setattr(checks, "FIRST_SLIPS", 0.0)
     monkeypatch.setattr(checks, "SECOND_SLIPS", 0.0)
     text = text_of(checks.checked(part, random.Random(0), wordy=False))
-    assert text == "27 + 4 + 5 + 1 = 37. Again: 1 + 27 + 4 + 5 = 37. The same."
+    assert text == "27 + 4 + 5 + 1 = 37. Again: 5 + 27 + 4 + 1 = 37. 37 and 37: the same."
     monkeypatch.setattr(checks, "FIRST_SLIPS", 1.0)
     text = text_of(checks.checked(part, random.Random(0), wordy=False))
-    assert text.endswith("= 37. Not the same. Once more: 5 + 1 + 27 + 4 = 37. So 37.")
+    assert text.endswith(" and 37: not the same. Once more: 1 + 27 + 4 + 5 = 37. So 37.")
 
 
 def test_parts_go_on_from_the_total_before():
