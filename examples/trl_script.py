@@ -105,7 +105,7 @@ def main() -> None:
             rewards.append(None if ungraded else float(verdict is crt.Verdict.CORRECT))
         return rewards
 
-    stages = {1: crt.Shorten(slack="auto"), 2: crt.Refine()}
+    stages = {1: crt.Shorten(), 2: crt.Refine()}
     for stage, objective in stages.items():
         rollouts = args.problems * args.group_size
         trainer = crt.CRTTrainer(

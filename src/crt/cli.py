@@ -74,6 +74,9 @@ EXTRAS = {  # what the package alone does not bring, and what does
 }
 
 
+EXIT_LOST_ANOTHER = 75  # of one of several processes; whoever started them says what happened
+
+
 def module_of(verb: str) -> str:
     """Where a verb lives; a module's name has no dash."""
     return f"crt.commands.{verb.replace('-', '_')}"
@@ -180,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_verb(args: argparse.Namespace) -> int:
     """The verb's own exit code, 2 for bad input, 130 when interrupted, 141 for a closed pipe."""
     from crt.errors import CrtError, install_command, shown
+    from crt.processes import lost_another_rank
 
     def refuse(sentence: str) -> int:
         if args.verbose:
@@ -194,6 +198,10 @@ def run_verb(args: argparse.Namespace) -> int:
             return importlib.import_module(module_of(args.verb)).run(args)
     except CrtError as error:
         return refuse(str(error))
+    except RuntimeError as error:
+        if not lost_another_rank(error):
+            raise
+        return EXIT_LOST_ANOTHER
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in EXTRAS:

@@ -57,6 +57,9 @@ def read_dataclass(kind: type[T], settings: Table) -> T:
     """A dataclass from plain values, without silent conversions; ValueError says what is wrong."""
     if mistakes := list(unknown_settings(settings, kind)):
         raise ValueError(" ".join(mistakes))
+    if "inner" in settings and issubclass(kind, Guarded):
+        rest = {name: value for name, value in settings.items() if name != "inner"}
+        return dataclasses.replace(read_dataclass(kind, rest), inner=_read_inner(settings["inner"]))
     try:
         return TypeAdapter(kind).validate_json(json.dumps(settings), strict=True)
     except ValidationError as error:
@@ -80,6 +83,31 @@ def unknown_settings(data: Table, kind: Any, path: str = "") -> Iterator[str]:
                 yield from unknown_settings(_without_type(value), method, f"{path}{key}.")
         elif isinstance(value, dict) and (section := _section_class(types[key])):
             yield from unknown_settings(value, section, f"{path}{key}.")
+
+
+def without_removed(data: Table) -> Table:
+    """A configuration of an earlier version without the method's settings that went since.
+
+    What went belonged to the switch, so that is the rule that stays.
+    """
+    method = dict(data.get("method") or {})
+    kind = METHODS.get(str(method.get("type")))
+    if kind is None:
+        return data
+    sections = get_type_hints(kind)
+    parts = {
+        name: _without_removed(part, sections[name])
+        for name, part in method.items()
+        if isinstance(part, dict) and name in sections
+    }
+    return data | {"method": _without_removed(method | parts, kind)}
+
+
+def _without_removed(settings: Table, kind: Any) -> Table:
+    if kind not in CRT_PARTS:
+        return settings
+    kept = {name: value for name, value in settings.items() if not removed_setting(name, value)}
+    return kept | {"rule": "switch"} if kind is Shorten and kept != settings else kept
 
 
 def _section_class(annotation: Any) -> Any:
@@ -303,17 +331,22 @@ def _without_type(value: Any) -> Any:
 
 
 def _read_guarded(value: Any) -> Any:
-    """The guard, and what it goes around: a method of its own, named by its `type`."""
+    """The guard's settings, with what it goes around as a method of its own."""
     settings = _without_type(value)
     if not isinstance(settings, dict) or "inner" not in settings:
         return settings
+    return settings | {"inner": _read_inner(settings["inner"])}
+
+
+def _read_inner(settings: Table) -> Any:
+    """A method named by its `type`; the guard goes around one that has one stage and no guard."""
     try:
-        inner: Any = TypeAdapter(AnyMethod).validate_json(json.dumps(settings["inner"]))
+        inner: Any = TypeAdapter(AnyMethod).validate_json(json.dumps(settings))
     except ValidationError as error:
         raise ValueError(" ".join(sentences(error))) from None
     if isinstance(inner, TwoStage | Guarded):
         raise ValueError(f'inner.type = "{name_of(inner)}": the guard goes around a single signal')
-    return settings | {"inner": inner}
+    return inner
 
 
 READERS: dict[Any, Any] = {Guarded: _read_guarded}  # of methods whose settings hold a method

@@ -49,11 +49,12 @@ def _stages(config: RunConfig) -> Iterator[str]:
         return
     end = method.saturation
     tokens = f" or {end.latest:.0%} of the tokens" if schedule.tokens else ""
-    yield (
-        f"{_describe(method.shorten)} At most {int(end.latest * schedule.steps)} steps{tokens}: "
-        f"it ends when length improved less than {end.improvement:.0%} over {end.window} steps, "
-        f"not before step {end.at_least}."
+    last = f"Stage I has at most {int(end.latest * schedule.steps)} steps{tokens}"
+    sooner = (
+        f", and ends when length improved less than {end.improvement:.0%} over {end.window} steps, "
+        f"not before step {end.at_least}"
     )
+    yield f"{_describe(method.shorten)} {last}{sooner if end.window else ''}."
     yield f"{_describe(method.refine)} From the shortest {method.start} checkpoint of Stage I."
 
 

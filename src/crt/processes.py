@@ -21,6 +21,7 @@ from typing import IO, Any
 DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0  # for the other processes, when one of them has failed
+RANK_OF = "CRT_RANK_OF"  # set for the processes that `run_ranks` starts, which speaks for them
 GPU_DEVICES = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 
 
@@ -125,6 +126,11 @@ class Ranks:
         return gather_object(rows)
 
 
+def lost_another_rank(error: BaseException) -> bool:
+    """Whether a process of `run_ranks` failed only because another one is gone."""
+    return RANK_OF in os.environ and "remote worker crashing" in str(error)
+
+
 def run_ranks(arguments: Sequence[str], count: int) -> int:
     """`crt ARGUMENTS` in `count` processes that work as one; the exit code of the run.
 
@@ -165,6 +171,7 @@ def _start_rank(
     arguments: Sequence[str], rank: int, count: int, port: int, log: IO[bytes]
 ) -> "subprocess.Popen[bytes]":
     environment = {
+        RANK_OF: str(os.getpid()),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(count),

@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from crt.config import RunConfig
+from crt.config import RunConfig, without_removed
 from crt.errors import ConfigError, DataError
 from crt.io import (
     CHECKSUM,
@@ -47,10 +47,13 @@ RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
 
 
 class Run:
-    """The one directory a run writes."""
+    """The one directory a run writes.
 
-    def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path, self.config = path, config
+    One of an earlier version, whose settings are not all there any more, is `readable_only`.
+    """
+
+    def __init__(self, path: Path, config: RunConfig, readable_only: bool = False) -> None:
+        self.path, self.config, self.readable_only = path, config, readable_only
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "Run":
@@ -88,10 +91,12 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no {CONFIG}.")
         described = read_sealed(path / CONFIG)
         version = described.pop("versions", {}).get("crt-train", "another version")
+        kept = without_removed(described)
         try:
-            return cls(path, config_of(described, where=str(path / CONFIG)))
+            config = config_of(kept, where=str(path / CONFIG))
         except ConfigError as error:
             raise ConfigError(f"{error} It was written by crt-train {version}.") from None
+        return cls(path, config, readable_only=kept != described)
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may write a run; the lock goes with the process, however it ends."""

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from crt.algorithm.two_stage import TwoStage
 from crt.cli import main
+from crt.errors import ConfigError
 from crt.run import Run
+from crt.training.train import train_run
 
 ARCHIVE = Path(__file__).parents[1] / "support" / "run_of_0.1.tar.gz"
 
@@ -42,6 +45,19 @@ def test_crt_compare_reads_its_evaluations(old_run, capsys):
     assert {"table_all", "certificate"} <= tables
 
 
-def test_its_configuration_is_a_recipe(old_run, capsys):
-    assert main(["show", str(old_run / "config.json")]) == 0
-    assert "steps = 4" in capsys.readouterr().out
+def test_its_method_is_the_switch_it_was(old_run):
+    run = Run.open(old_run)
+    assert isinstance(run.config.method, TwoStage) and run.config.method.shorten.rule == "switch"
+
+
+def test_it_is_not_gone_on_with(old_run):
+    run = Run.open(old_run)
+    assert run.readable_only
+    run.forget_progress("finished")
+    with pytest.raises(ConfigError, match="can be read and evaluated, but not gone on with"):
+        train_run(run)
+
+
+def test_as_a_recipe_its_configuration_names_what_took_the_place_of_its_settings(old_run, capsys):
+    assert main(["show", str(old_run / "config.json")]) == 2
+    assert "shorten.smoothing was removed: leave it out" in capsys.readouterr().err

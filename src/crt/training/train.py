@@ -116,6 +116,11 @@ def train_run(run: Run) -> bool:
         ranks.wait()
         if run.progress.get("finished"):
             return True
+        if run.readable_only:
+            raise ConfigError(
+                f"{run.path} was begun by an earlier version, with settings of the method that are "
+                "no longer there: it can be read and evaluated, but not gone on with."
+            )
         if run.progress.get("stopped") and ranks.writes:
             run.set_progress(stopped=None)
         engine, progress = engine_of(run.config), Progress(ranks.writes)

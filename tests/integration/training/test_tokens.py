@@ -85,4 +85,4 @@ def test_show_says_when_it_ends(recipe, capsys):
     assert main(["show", str(recipe)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "ends sooner when the policy has generated 500 tokens" in printed
-    assert "at most 20 steps or 50% of the tokens" in printed
+    assert "Stage I has at most 20 steps or 50% of the tokens" in printed

@@ -111,7 +111,7 @@ def training(tmp_path) -> Training:
 def test_a_row_has_the_keys_of_the_local_engine(training):
     training.step(1)
     (row,) = training.run.steps
-    assert row["step"] == 1 and row["stage"] == 1 and row["goal"] == "accuracy"
+    assert row["step"] == 1 and row["stage"] == 1 and row["goal"] == "mixed"
     assert row["accuracy"] == 7 / 8 and row["reference_accuracy"] == 1.0
     assert row["generated_tokens"] == sum(range(20, 28))
     assert row["loss"] == 0.25 and row["grad_norm"] == 1.5 and row["rollout_probs_diff_max"] == 2e-9
