@@ -128,7 +128,7 @@ class Ranks:
 
 def lost_another_rank(error: BaseException) -> bool:
     """Whether a process of `run_ranks` failed only because another one is gone."""
-    return RANK_OF in os.environ and "remote worker crashing" in str(error)
+    return RANK_OF in os.environ and "gloo" in str(error) and "remote worker" in str(error)
 
 
 def run_ranks(arguments: Sequence[str], count: int) -> int:
