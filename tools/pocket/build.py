@@ -16,8 +16,8 @@ from crt.pocket import load
 from crt.pocket import tokenizer as vocabulary
 from tools.pocket import card, checkpoint, measure, model, polish, supervised
 
-VOCABULARY = 512  # at most: every word of the language is one token long before
-CORPUS = 3000
+VOCABULARY = 1024  # at most: every word of the language is one token long before
+CORPUS = 6000
 HASHES = "hashes.json"
 FIGURES = "figures.json"
 
@@ -28,10 +28,10 @@ Say = Callable[[str], None]
 class Plan:
     """How much is done of each phase, and on how many problems the result is measured."""
 
-    supervised: int = 2600
-    polish: int = 50
-    problems: int = 1200
-    copies: int = 4
+    supervised: int = 1500
+    polish: int = 10
+    problems: int = 1000
+    copies: int = 2
 
 
 class Clock:

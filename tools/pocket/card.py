@@ -4,8 +4,9 @@ from typing import Any
 
 NAMES = {
     "guess": "bare guess",
-    "head": "in the head",
-    "broken": "broken down",
+    "head": "all in one go",
+    "steps": "one equation a step",
+    "broken": "every step broken down",
     "redundant": "broken down, with redundancy",
 }
 
@@ -19,7 +20,7 @@ tags: [reasoning, miniature]
 # The pocket model
 
 A miniature reasoner of {parameters:,} parameters (Llama architecture, float32, own BPE tokenizer).
-It solves one kind of made-up word problem and overthinks them, as large reasoning models do. It is
+It solves short sums and everyday stories about them and overthinks them, as large reasoning models do. It is
 there for seeing, testing and teaching how reasoning is shortened without getting worse, on two CPU
 cores in minutes. **It is not a language model:** it knows a few hundred words, and outside its
 problems it says nothing of use.
@@ -33,11 +34,11 @@ that of free answers in the style. Standard error of an accuracy over all levels
 
 {table}
 
-Levels: 1, two gains or losses; 2, a two-digit number times one digit, then a gain or loss;
-3, two such products; 4, two two-digit numbers multiplied, then a gain or loss.
+Levels: 1, one sum or difference; 2, one product or division; 3, two operations; 4, three
+operations, or two numbers of two digits multiplied.
 
 **Best length at the base's accuracy:** {best_length:.0f} tokens at {best_accuracy:.1f} % (base:
-{length:.0f} tokens at {accuracy:.1f} %), by the shortest mixture of the four styles chosen level
+{length:.0f} tokens at {accuracy:.1f} %), by the shortest mixture of the styles chosen level
 by level:
 {best_shares}
 

@@ -10,23 +10,30 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket import tokenizer as vocabulary
-from crt.pocket.problems import exercises, problem
-from tools.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
+from crt.pocket.problems import exercises, put
+from crt.pocket.stories import NAMES
+from tools.pocket.styles import (
+    STYLES,
+    answer,
+    thought_broken_down,
+    thought_in_head,
+    thought_in_steps,
+)
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.
-WORKING_SHARES = (0.02, 0.28, 0.50, 0.20)
-FINAL_SHARES = (0.03, 0.12, 0.15, 0.70)
+WORKING_SHARES = (0.02, 0.10, 0.30, 0.40, 0.18)
+FINAL_SHARES = (0.04, 0.11, 0.15, 0.15, 0.55)
 # Part of a batch that is bare arithmetic: sums are what takes longest to learn.
 WORKING_DRILL, FINAL_DRILL = 0.4, 0.2
-DRILL_EXERCISES = 4
-IN_HEAD_FROM = 0.5  # of all steps: from here half of the drill is without partial products
+# Exercises in one row of drill, in the kinds of working that are drilled: about as many tokens.
+DRILLS = ((thought_in_steps, 6), (thought_broken_down, 3), (thought_in_head, 6))
 RESULT = re.compile(r"(?<=[=o]) \d+")  # after “=” and “so”
 WORKING_PART = 0.6  # of all steps
 DECAY_PART = 0.5  # the learning rate falls to zero over the second half of the steps
 WARM_UP = 50
-BATCH = 64
-MICRO_BATCHES = 8  # of like length: little padding, and small enough for the cache
+BATCH = 48
+MICRO_BATCHES = 6  # of like length: little padding, and small enough for the cache
 
 Example = tuple[list[int], list[bool]]  # tokens, and which of them are to be learned
 
@@ -34,27 +41,26 @@ Example = tuple[list[int], list[bool]]  # tokens, and which of them are to be le
 def corpus(count: int, seed: int) -> Iterator[str]:
     """Texts to learn the tokenizer's merges from."""
     rng = random.Random(f"corpus-{seed}")
+    yield " ".join(f"{name}. {name}" for name in NAMES)
     for _, item in zip(range(count), exercises("train", rng), strict=False):
-        yield problem(item, rng).question + "\n"
-        yield answer(item, rng.choice(STYLES), rng)
+        question = put(item, rng)
+        yield question.text + "\n"
+        yield answer(question, rng.choice(STYLES), rng)
 
 
 class Mixture(NamedTuple):
-    """Shares of the styles, the part of drill in a batch, and how much of that is in the head."""
+    """Shares of the styles, and the part of drill in a batch."""
 
     styles: tuple[float, ...]
     drill: float
-    in_head: float
 
 
-FINAL = Mixture(FINAL_SHARES, FINAL_DRILL, 0.5)
+FINAL = Mixture(FINAL_SHARES, FINAL_DRILL)
 
 
 def mixture_at(progress: float) -> Mixture:
     """What a batch consists of at a point between 0 and 1 of the phase."""
-    if progress < WORKING_PART:
-        return Mixture(WORKING_SHARES, WORKING_DRILL, 0.5 if progress >= IN_HEAD_FROM else 0.0)
-    return FINAL
+    return Mixture(WORKING_SHARES, WORKING_DRILL) if progress < WORKING_PART else FINAL
 
 
 def rate_at(progress: float, step: int) -> float:
@@ -66,9 +72,9 @@ def worked(
     tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], rng: random.Random
 ) -> Example:
     """A problem with its answer, of which the answer is to be learned."""
-    item = next(exercises("train", rng))
-    asked = vocabulary.prompt(tokenizer, problem(item, rng).question)
-    text = answer(item, rng.choices(STYLES, shares)[0], rng) + vocabulary.END
+    question = put(next(exercises("train", rng)), rng)
+    asked = vocabulary.prompt(tokenizer, question.text)
+    text = answer(question, rng.choices(STYLES, shares)[0], rng) + vocabulary.END
     prompt, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
     return after(prompt, reply)
 
@@ -78,12 +84,11 @@ def after(prompt: list[int], reply: list[int]) -> Example:
     return prompt + reply, [False] * len(prompt) + [True] * len(reply)
 
 
-def drill(tokenizer: PreTrainedTokenizerFast, in_head: bool, rng: random.Random) -> Example:
+def drill(tokenizer: PreTrainedTokenizerFast, number: int, rng: random.Random) -> Example:
     """Working without problems, of which the results are to be learned."""
-    thought = thought_in_head if in_head else thought_broken_down
-    count = 2 * DRILL_EXERCISES if in_head else DRILL_EXERCISES  # about as many tokens
+    thought, count = DRILLS[number % len(DRILLS)]
     items = zip(range(count), exercises("train", rng), strict=False)
-    text = " ".join(thought(item) for _, item in items)
+    text = " ".join(thought(item.expression) for _, item in items)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     result = {place for match in RESULT.finditer(text) for place in range(*match.span())}
     return encoded["input_ids"], [start in result for start, _ in encoded["offset_mapping"]]
@@ -94,8 +99,7 @@ def examples(
 ) -> list[Example]:
     """One batch, shortest first."""
     count = round(mixture.drill * BATCH)
-    in_head = round(mixture.in_head * count)
-    found = [drill(tokenizer, number < in_head, rng) for number in range(count)]
+    found = [drill(tokenizer, number, rng) for number in range(count)]
     found += [worked(tokenizer, mixture.styles, rng) for _ in range(BATCH - count)]
     return sorted(found, key=lambda example: len(example[0]))
 
