@@ -2,6 +2,10 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crt.pocket.language import Reading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,22 +20,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the answer as it comes, or why the pocket model cannot answer."""
+    """Prints the answer as it comes; what the pocket model cannot be asked is refused."""
     from crt.errors import ConfigError
-    from crt.pocket.language import apology, outside
-    from crt.pocket.tokenizer import INSTRUCTION
+    from crt.pocket.language import Outside, Reading, apology, is_spoken_by, read
 
     if args.temperature < 0 or args.tokens < 1:
         raise ConfigError("temperature must be at least 0 and tokens at least 1")
     folder = model_folder(args.model)
-    tokenizer_file = folder / "tokenizer.json"  # the pocket's has the instruction as one token
-    is_pocket = tokenizer_file.is_file() and (
-        INSTRUCTION.replace("\\", "\\\\") in tokenizer_file.read_text()
-    )
-    if is_pocket and (reason := outside(args.question)):
-        print(apology(reason))
-        return 0
-    length, stop = stream_answer(args, folder)
+    reading = Reading(args.question.strip(), {})
+    if is_spoken_by(folder):
+        try:
+            reading = read(args.question)
+        except Outside as reason:
+            raise ConfigError(apology(str(reason))) from None
+    length, stop = stream_answer(args, folder, reading)
     print(f"\n({length} tokens{'' if stop == 'eos' else ', cut off'})")
     return 0
 
@@ -52,7 +54,7 @@ def model_folder(name: str) -> Path:
     return run.checkpoint(run.progress["recommended"])
 
 
-def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
+def stream_answer(args: argparse.Namespace, folder: Path, reading: "Reading") -> tuple[int, str]:
     """Prints the answer while it is sampled; returns its length and how it ended."""
     import torch
 
@@ -62,7 +64,7 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     from crt.sampling.hf import sample
 
     model, tokenizer = load(folder)
-    text = prompt(tokenizer, args.question.strip())
+    text = prompt(tokenizer, reading.question)
     if text.rstrip().endswith("<think>"):  # the template has opened the thought
         print("<think>")
     eos: int | list[int] = model.generation_config.eos_token_id  # pyright: ignore
@@ -73,9 +75,13 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
         nonlocal printed
         token_ids.append(token_id)
         decoded = str(tokenizer.decode(token_ids, skip_special_tokens=True))
-        if not decoded.endswith("\ufffd"):  # half a character: wait for the rest
-            print(shown(decoded[len(printed) :]), end="", flush=True)
-            printed = decoded
+        whole = decoded[: max(decoded.rfind(" "), decoded.rfind("\n")) + 1]
+        show(reading.restore(whole))  # whole words only: names are put back word by word
+
+    def show(text: str) -> None:
+        nonlocal printed
+        print(shown(text[len(printed) :]), end="", flush=True)
+        printed = text
 
     [[output]] = sample(
         model,
@@ -87,4 +93,5 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
         temperature=args.temperature,
         on_token=print_token,
     )
+    show(reading.restore(str(tokenizer.decode(token_ids, skip_special_tokens=True))))
     return len(output.tokens), output.stop

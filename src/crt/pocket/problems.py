@@ -523,12 +523,17 @@ class Question:
     counted: str = ""
 
 
+def story_of(item: Exercise, rng: random.Random) -> Story | None:
+    """A story that asks for an exercise; None for one that is asked without."""
+    tell = KINDS[item.kind].tell
+    return tell(item.expression, rng) if tell else None
+
+
 def put(item: Exercise, rng: random.Random) -> Question:
     """Puts an exercise into words."""
-    tell = KINDS[item.kind].tell
-    if tell is None:
+    story = story_of(item, rng)
+    if story is None:
         return Question(item, f"What is {item.key}?")
-    story = tell(item.expression, rng)
     about = scene(rng, money=item.kind.startswith("money"))
     text = told(story, about, rng)
     name = about.name if about.name in text else ""

@@ -203,8 +203,8 @@ def told(story: Story, of: Scene, rng: random.Random) -> str:
     sentences: list[str] = []
     for event in story.events:
         templates = EVENTS[event.kind]
-        if event.kind == "has" and not event.verb:
-            templates = templates[:2]
+        if not event.verb:
+            templates = tuple(t for t in templates if "{v}" not in t)
         if of.thing == MONEY:  # dollars are neither shared out by name nor given by a friend
             templates = tuple(t for t in templates if "{O}" not in t or event.kind == "has too")
         clear = of.name in " ".join(sentences) and not sentences[-1].startswith((of.other, "The "))
