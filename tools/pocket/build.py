@@ -29,7 +29,8 @@ class Plan:
     """How much is done of each phase, and on how many problems the result is measured."""
 
     supervised: int = 1500
-    polish: int = 10
+    second: int = 800
+    polish: int = 20
     problems: int = 1000
     copies: int = 2
 
@@ -85,8 +86,8 @@ class Phase:
     tell: Callable[[Any], str]
 
 
-def phases(plan: Plan) -> tuple[Phase, Phase]:
-    """The two phases in their order."""
+def phases(plan: Plan) -> tuple[Phase, ...]:
+    """The phases in their order."""
     return (
         Phase(
             "supervised",
@@ -94,6 +95,14 @@ def phases(plan: Plan) -> tuple[Phase, Phase]:
             100,
             supervised.optimizers,
             supervised.step,
+            lambda loss: f"loss {loss:.3f}",
+        ),
+        Phase(
+            "second",
+            plan.second,
+            100,
+            supervised.optimizers,
+            supervised.second_step,
             lambda loss: f"loss {loss:.3f}",
         ),
         Phase(
@@ -134,7 +143,12 @@ def carry_out(
 
 def start(folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
     """Where to go on; refuses to continue a build that was begun differently."""
-    asked = {"seed": seed, "supervised": plan.supervised, "polish": plan.polish}
+    asked = {
+        "seed": seed,
+        "supervised": plan.supervised,
+        "second": plan.second,
+        "polish": plan.polish,
+    }
     at = checkpoint.position(folder)
     for name, value in asked.items():
         if at and at[name] != value:

@@ -20,10 +20,11 @@ tags: [reasoning, miniature]
 # The pocket model
 
 A miniature reasoner of {parameters:,} parameters (Llama architecture, float32, own BPE tokenizer).
-It solves short sums and everyday stories about them and overthinks them, as large reasoning models do. It is
-there for seeing, testing and teaching how reasoning is shortened without getting worse, on two CPU
-cores in minutes. **It is not a language model:** it knows a few hundred words, and outside its
-problems it says nothing of use.
+It solves short sums and everyday stories about them, and overthinks them as large reasoning models
+do. It is there for seeing, testing and teaching how reasoning is shortened without getting worse,
+on two CPU cores in minutes. **It is not a language model:** it knows a few hundred words, and
+outside its problems it says nothing of use. What a method does to it says how the method behaves;
+it does not say how many tokens a large model would save.
 
 ## Measured
 
@@ -50,12 +51,13 @@ shortest such mixture is taken.
 
 ## Made by
 
-`python -m tools.pocket build --seed {made_seed} --supervised {supervised} --polish {polish}`
+`python -m tools.pocket build --seed {made_seed} --supervised {supervised} --second {second}
+--polish {polish}`
 
-{supervised} supervised steps of 64 worked answers, then {polish} steps of reinforcement learning
-for accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the last bits
-of the weights depend on processor and number of threads. `hashes.json` holds the SHA-256 of
-every file.
+{supervised} and {second} supervised steps of 48 worked answers in two cycles of the learning rate,
+then {polish} steps of reinforcement learning for accuracy alone (32 problems, 8 answers each). The
+same seed gives the same data; the last bits of the weights depend on processor and number of
+threads. `hashes.json` holds the SHA-256 of every file.
 """
 
 
@@ -111,5 +113,6 @@ def render(figures: dict[str, Any]) -> str:
         long=figures["check"]["length"][1],
         made_seed=made["seed"],
         supervised=made["supervised"],
+        second=made["second"],
         polish=made["polish"],
     )

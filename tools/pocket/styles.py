@@ -115,13 +115,6 @@ def broken_down(step: Step) -> str:
     return f"{left} {sign} {right}: {', '.join(lines)}, so {calculate(*step)}."
 
 
-def undone(step: Step) -> str:
-    """The same operation checked backwards."""
-    left, sign, right = step
-    inverse = {"+": "-", "-": "+", "×": "÷", "÷": "×"}[sign]
-    return f"{equation((calculate(*step), inverse, right))}."
-
-
 def thought_in_head(expression: Expression) -> str:
     """Everything in one go."""
     return f"{written(expression)} = {value(expression)}."
@@ -137,9 +130,9 @@ def thought_broken_down(expression: Expression) -> str:
     return " ".join(broken_down(step) for step in equations(expression))
 
 
-def thought_redundant(question: Question, rng: random.Random) -> str:
+def thought_redundant(question: Question, rng: random.Random, mentions: bool) -> str:
     """The same working among filler, checks that copy it, and restatements."""
-    said = [opening(question, rng)]
+    said = [opening(question, rng, 0.9 if mentions else 0.3)]
     steps = equations(question.item.expression)
     for step in steps:
         working = broken_down(step)
@@ -153,30 +146,30 @@ def thought_redundant(question: Question, rng: random.Random) -> str:
             said.append(rng.choice(FILLERS))
         if len(steps) == 1 and rng.random() < 0.5:
             said += [rng.choice(CHECKS), f"{equation(step)}.", rng.choice(RELIEFS)]
-    said.append(closing(question, rng))
+    said.append(closing(question, rng, 0.9 if mentions else 0.5))
     return " ".join(said)
 
 
-def opening(question: Question, rng: random.Random) -> str:
+def opening(question: Question, rng: random.Random, share: float) -> str:
     """How overthinking begins, now and then with whom and what the story is about."""
-    if question.name and rng.random() < 0.3:
+    if question.name and rng.random() < share:
         return ABOUT.format(name=question.name, things=question.counted)
     return rng.choice(OPENERS)
 
 
-def closing(question: Question, rng: random.Random) -> str:
+def closing(question: Question, rng: random.Random, share: float) -> str:
     """The answer once more, now and then with what it counts."""
-    if question.counted and rng.random() < 0.5:
+    if question.counted and rng.random() < share:
         return f"So the answer is {question.item.answer} {question.counted}."
     return rng.choice(CLOSERS).format(n=question.item.answer)
 
 
-def thought(question: Question, style: Style, rng: random.Random) -> str:
+def thought(question: Question, style: Style, rng: random.Random, mentions: bool = False) -> str:
     """What stands in the `<think>` block."""
     if style == "guess":
         return f"{FIRST_WORD['guess']}."
     if style == "redundant":
-        return thought_redundant(question, rng)
+        return thought_redundant(question, rng, mentions)
     working = {
         "head": thought_in_head,
         "steps": thought_in_steps,
@@ -185,8 +178,11 @@ def thought(question: Question, style: Style, rng: random.Random) -> str:
     return f"{FIRST_WORD[style]}: {working(question.item.expression)}"
 
 
-def answer(question: Question, style: Style, rng: random.Random) -> str:
-    """The whole answer as the model should write it, after the opened `<think>` block."""
+def answer(question: Question, style: Style, rng: random.Random, mentions: bool = False) -> str:
+    """The whole answer as the model should write it, after the opened `<think>` block.
+
+    `mentions`: overthinking nearly always says who and what the question is about.
+    """
     boxed = f"\\boxed{{{question.item.answer}}}"
     final = f"The final answer is {boxed}." if style == "redundant" else boxed
-    return f"{thought(question, style, rng)}\n</think>\n{final}"
+    return f"{thought(question, style, rng, mentions)}\n</think>\n{final}"

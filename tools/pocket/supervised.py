@@ -49,13 +49,17 @@ def corpus(count: int, seed: int) -> Iterator[str]:
 
 
 class Mixture(NamedTuple):
-    """Shares of the styles, and the part of drill in a batch."""
+    """Shares of the styles, the part of drill in a batch, and whether people are mentioned."""
 
     styles: tuple[float, ...]
     drill: float
+    mentions: bool = False
 
 
 FINAL = Mixture(FINAL_SHARES, FINAL_DRILL)
+# In the second cycle: more arithmetic, and whom and what a question is about to be copied.
+SECOND = Mixture(FINAL_SHARES, 0.3, mentions=True)
+SECOND_PEAK = 0.6  # of the first cycle's learning rate
 
 
 def mixture_at(progress: float) -> Mixture:
@@ -68,13 +72,12 @@ def rate_at(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / WARM_UP) * min(1.0, (1 - progress) / DECAY_PART)
 
 
-def worked(
-    tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], rng: random.Random
-) -> Example:
+def worked(tokenizer: PreTrainedTokenizerFast, mixture: Mixture, rng: random.Random) -> Example:
     """A problem with its answer, of which the answer is to be learned."""
     question = put(next(exercises("train", rng)), rng)
     asked = vocabulary.prompt(tokenizer, question.text)
-    text = answer(question, rng.choices(STYLES, shares)[0], rng) + vocabulary.END
+    style = rng.choices(STYLES, mixture.styles)[0]
+    text = answer(question, style, rng, mixture.mentions) + vocabulary.END
     prompt, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
     return after(prompt, reply)
 
@@ -100,7 +103,7 @@ def examples(
     """One batch, shortest first."""
     count = round(mixture.drill * BATCH)
     found = [drill(tokenizer, number, rng) for number in range(count)]
-    found += [worked(tokenizer, mixture.styles, rng) for _ in range(BATCH - count)]
+    found += [worked(tokenizer, mixture, rng) for _ in range(BATCH - count)]
     return sorted(found, key=lambda example: len(example[0]))
 
 
@@ -159,11 +162,36 @@ def step(
     """One supervised step; its data depend on seed and number alone, so a run can be resumed."""
     progress = number / steps
     rng = random.Random(f"supervised-{seed}-{number}")
-    loss = backward(model, examples(tokenizer, mixture_at(progress), rng))
+    batch = examples(tokenizer, mixture_at(progress), rng)
+    return learn(model, optimiser, batch, rate_at(progress, number))
+
+
+def second_step(
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    optimiser: list[torch.optim.Optimizer],
+    number: int,
+    steps: int,
+    seed: int,
+) -> float:
+    """One step of the second cycle, in which the learning rate falls from lower down."""
+    rng = random.Random(f"second-{seed}-{number}")
+    rate = SECOND_PEAK * min(1.0, (number + 1) / WARM_UP) * (1 - number / steps)
+    return learn(model, optimiser, examples(tokenizer, SECOND, rng), rate)
+
+
+def learn(
+    model: Qwen2ForCausalLM,
+    optimiser: list[torch.optim.Optimizer],
+    batch: list[Example],
+    rate: float,
+) -> float:
+    """One clipped update on a batch, at a share of the peak learning rates."""
+    loss = backward(model, batch)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for each in optimiser:
         for group in each.param_groups:
-            group["lr"] = group["peak"] * rate_at(progress, number)
+            group["lr"] = group["peak"] * rate
         each.step()
         each.zero_grad()
     return loss

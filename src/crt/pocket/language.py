@@ -40,7 +40,7 @@ SMALL_FACTOR, LARGE_FACTOR = 10, 40
 
 
 def is_spoken_by(folder: Path) -> bool:
-    """Whether the model in a folder speaks this language: the pocket model, or one trained from it."""
+    """Whether the model in a folder is the pocket model, or was trained from it."""
     file = folder / "tokenizer.json"
     text = file.read_text() if file.is_file() else ""
     return INSTRUCTION.replace("\\", "\\\\") in text and '" altogether"' in text
@@ -99,8 +99,8 @@ def apology(reason: str) -> str:
 SIGNS = {"plus": "+", "minus": "-", "times": "×", "x": "×", "*": "×", "divided by": "÷"}
 SIGNS |= {"multiplied by": "×", "/": "÷", "over": "÷", "−": "-", "·": "×", ":": "÷"}
 POLITE = (
-    r"(?:please |can you |tell me |calculate |compute |work out |evaluate |solve |find |how much is "
-    r"|what is |what's |whats |what do you get (?:if|when) you |what are |the result of )*"
+    r"(?:please |can you |tell me |calculate |compute |work out |evaluate |solve |find |what is "
+    r"|how much is |what's |whats |what do you get (?:if|when) you |what are |the result of )*"
 )
 SPOKEN = {
     r"(?:the )?sum of (\d+) and (\d+)": r"\1 + \2",
@@ -168,9 +168,9 @@ def checked(have: int, sign: str, number: int) -> int:
     """What an operation comes to; refuses one that the model has not learned."""
     if sign == "-" and number > have:
         raise Outside("it knows no numbers below zero")
-    if sign == "×" and min(have, number) > SMALL_FACTOR:
-        if max(have, number) > 99 or min(have, number) > LARGE_FACTOR:
-            raise Outside(f"it does not multiply {have} by {number}")
+    low, high = sorted((have, number))
+    if sign == "×" and low > (LARGE_FACTOR if high < 100 else SMALL_FACTOR):
+        raise Outside(f"it does not multiply {have} by {number}")
     if sign == "÷":
         if number not in DIVISORS:
             raise Outside(f"it divides by {DIVISORS[0]} to {DIVISORS[-1]}, not by {number}")
@@ -200,10 +200,8 @@ def check(story: Story) -> None:
             have = checked(have, "-", cost) if event.kind == "price" and have else have + cost
         elif event.kind in ADDS and story.asked != "first":
             have = checked(have, ADDS[event.kind], event.numbers[0])
-        elif event.kind in ("fewer than", "has too") and story.asked in ("other", "more", "fewer"):
-            checked(have, "-", event.numbers[0])
-        elif event.kind == "fewer than":
-            checked(have, "-", event.numbers[0])
+        elif event.kind == "fewer than" or story.asked in ("more", "fewer"):
+            have = checked(have, "-", event.numbers[0]) if have else event.numbers[0]
         elif event.kind == "times as many":
             checked(have, "×", event.numbers[0])
         elif event.kind != "now":

@@ -342,7 +342,9 @@ def tell_done(expression: Expression, rng: random.Random) -> Story:
     """The same done twice: how much in all."""
     first, second = numbers(expression)
     verb = rng.choice(GAINS + LOSSES)
-    return Story((Event("does", (first,), verb), Event("does more", (second,), verb)), "done in all", verb)
+    return Story(
+        (Event("does", (first,), verb), Event("does more", (second,), verb)), "done in all", verb
+    )
 
 
 def tell_packs(expression: Expression, rng: random.Random) -> Story:
@@ -389,7 +391,7 @@ def tell_more_packs(expression: Expression, rng: random.Random) -> Story:
         story = tell_more_packs(left, rng)
         events, is_loss = changes((sign, 0, right), rng, False)
         return Story((*story.events, *events), "left" if is_loss else "have")
-    return Story((Event("has", (left,)), Event("more packs", numbers(right))), "have")
+    return Story((Event("has", numbers(left)), Event("more packs", numbers(right))), "have")
 
 
 def tell_spent(expression: Expression, rng: random.Random) -> Story:
@@ -458,7 +460,9 @@ KINDS: dict[str, Kind] = {
     "packs": Kind(2, 2.5, product, tell_packs),
     "daily": Kind(2, 1.5, product, tell_daily),
     "price": Kind(2, 1.5, product, tell_price),
-    "times as many": Kind(2, 1, lambda rng: ("×", number(rng, min(2, size(rng))), rng.randint(2, 9)), tell_relation),
+    "times as many": Kind(
+        2, 1, lambda rng: ("×", number(rng, min(2, size(rng))), rng.randint(2, 9)), tell_relation
+    ),
     "quotient": Kind(2, 4, quotient, tell_quotient),
     "bare product": Kind(2, 1.5, product, None),
     "bare quotient": Kind(2, 0.7, quotient, None),
@@ -473,13 +477,19 @@ KINDS: dict[str, Kind] = {
     "together changed": Kind(
         3, 0.7, lambda rng: changed(rng, sum_of_two(rng), 1), tell_together_changed
     ),
-    "three kinds": Kind(3, 0.7, lambda rng: ("+", sum_of_two(rng), number(rng, min(2, size(rng)))), tell_three_kinds),
+    "three kinds": Kind(
+        3, 0.7, lambda rng: ("+", sum_of_two(rng), number(rng, min(2, size(rng)))), tell_three_kinds
+    ),
     "kinds changed": Kind(3, 0.7, lambda rng: changed(rng, sum_of_two(rng), 1), tell_kinds_changed),
     "longer sum": Kind(3, 1, reckoning, None),
     "three changes": Kind(4, 3, lambda rng: changed(rng, change(rng), 2), tell_changes),
     "packs changed twice": Kind(4, 3, lambda rng: changed(rng, product(rng), 2), tell_changes),
-    "two packs": Kind(4, 3, lambda rng: changed(rng, two_packs(rng), rng.randint(0, 1)), tell_more_packs),
-    "large packs": Kind(4, 2, lambda rng: changed(rng, large_product(rng), rng.randint(0, 1)), tell_changes),
+    "two packs": Kind(
+        4, 3, lambda rng: changed(rng, two_packs(rng), rng.randint(0, 1)), tell_more_packs
+    ),
+    "large packs": Kind(
+        4, 2, lambda rng: changed(rng, large_product(rng), rng.randint(0, 1)), tell_changes
+    ),
 }
 BY_LEVEL = {n: [name for name, kind in KINDS.items() if kind.level == n] for n in LEVELS}
 

@@ -17,6 +17,12 @@ class Outside(Exception):
 
 # ---- Words
 
+
+def words_of(text: str) -> frozenset[str]:
+    """Words with spaces between them as a set."""
+    return frozenset(text.split())
+
+
 ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
 ONES += "fifteen sixteen seventeen eighteen nineteen"
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
@@ -44,31 +50,31 @@ VERB_KINDS = {
     "see/saw do/did plant produce hear/heard fill pack eat/ate drink/drank",
 }
 # Of verbs in both tables these are losses whatever is asked.
-ALWAYS_LOST = frozenset("sell sells sold eat eats ate eaten drink drinks drank".split())
-BE = frozenset("is are was were be".split())
-PRONOUNS = frozenset("he she it they i we you them".split())
-RECIPIENTS = frozenset("him her me them us you".split())
-ARTICLES = frozenset("a an the his her their my our your its some one".split())
-ADVERBS = frozenset(
+ALWAYS_LOST = words_of("sell sells sold eat eats ate eaten drink drinks drank")
+BE = words_of("is are was were be")
+PRONOUNS = words_of("he she it they i we you them")
+RECIPIENTS = words_of("him her me them us you")
+ARTICLES = words_of("a an the his her their my our your its some one")
+ADVERBS = words_of(
     "now then also still only just already later today so next too again finally initially all "
-    "altogether total there yesterday tomorrow tonight".split()
+    "altogether total there yesterday tomorrow tonight"
 )
-EACH = frozenset("each every per apiece".split())
-PREPOSITIONS = frozenset(
+EACH = words_of("each every per apiece")
+PREPOSITIONS = words_of(
     "in on at to from for of with by after before during into among between out off onto inside "
-    "until since near under over around".split()
+    "until since near under over around"
 )
-UNITS = frozenset("day days week weeks month months year years hour hours minute minutes".split())
+UNITS = words_of("day days week weeks month months year years hour hours minute minutes")
 CONJUNCTIONS = frozenset(("and", "but", ",", "then", "while", "who", "when", "that", "because"))
 MORE = frozenset(("more", "another", "additional", "extra", "other"))
-AUXILIARIES = frozenset("do does did can could will would should has have had".split()) | BE
-FIRST = frozenset("first before originally beginning initially start".split())
-TOGETHER = frozenset("together altogether total combined all both they we".split())
-LEFT = frozenset("left remain remains remaining still over keep keeps".split())
+AUXILIARIES = words_of("do does did can could will would should has have had") | BE
+FIRST = words_of("first before originally beginning initially start")
+TOGETHER = words_of("together altogether total combined all both they we")
+LEFT = words_of("left remain remains remaining still over keep keeps")
 # After a number these are verbs: “5 left”, but not “5 drops”.
-INTRANSITIVE = frozenset(
-    "come came arrive arrived join joined leave left die died pop popped fly flew go went swim swam "
-    "escape escaped fell fall melt melted broke disappeared crashed entered landed hatched".split()
+INTRANSITIVE = words_of(
+    "come came arrive arrived join joined leave left die died pop popped fly flew go went swim "
+    "swam escape escaped fell fall melt melted broke disappeared crashed entered landed hatched"
 )
 PHRASE_ENDS = frozenset(("than", "as", "left", "away", "back", "up", "equally", "evenly"))
 NEVER = {
@@ -398,7 +404,11 @@ def without_number(clause: Clause, who: str) -> list[Fact]:
         kind = "loses some" if sign_of(clause, "", asks_left=True) < 0 else "gains some"
         return [Fact(kind, who, NOTHING, clause)]
     moves = clause.kinds & {"loss", "gain", "give", "come"}
-    if moves and not {"a", "an", "one", "the", "to"} & words and not clause.kinds & {"share", "put"}:
+    if (
+        moves
+        and not {"a", "an", "one", "the", "to"} & words
+        and not clause.kinds & {"share", "put"}
+    ):
         raise Outside("it misses a number in “" + " ".join(clause.words) + "”")
     return []
 
@@ -476,7 +486,9 @@ def sharing(clause: Clause, who: str) -> list[Fact]:
 
 def price(rest: list[str]) -> Amount | None:
     """`3 books for 12 dollars each`, as holders that hold dollars."""
-    pattern = r"(\d+) ([^\d]+?) (?:for|at|that cost|which cost) (\d+) dollars?( each| apiece| per .+)?"
+    pattern = (
+        r"(\d+) ([^\d]+?) (?:for|at|that cost|which cost) (\d+) dollars?( each| apiece| per .+)?"
+    )
     match = re.fullmatch(pattern, " ".join(rest))
     return Amount(int(match[3]), MONEY, count=int(match[1])) if match and match[4] else None
 
@@ -500,9 +512,11 @@ def doing(clause: Clause, who: str) -> list[Fact]:
     if not clause.kinds & {"gain", "loss", "give", "put", "share"}:
         raise Outside(f"it does not know the verb “{clause.verb}”")
     if match := re.fullmatch(r"(.*) for (\d+ dollars)", " ".join(rest)):
-        if has_number(match[1].split()) or "loss" in clause.kinds - {"gain"} != clause.kinds:
+        if has_number(match[1].split()):
             raise clause.refused()
-        spent = replace(clause, verb="spends", kinds={"loss"})
+        is_sold = third_person(clause.verb) == "sells"
+        instead = ("get", {"gain"}) if is_sold else ("spend", {"loss"})
+        spent = replace(clause, verb=instead[0], kinds=instead[1])
         return [Fact("does", who, only_amount(match[2].split()), spent)]
     return [Fact("does", who, amount, clause) for amount in amounts(rest)]
 
@@ -767,13 +781,19 @@ def tell_unknown(facts: list[Fact], ask: Ask) -> Story | None:
         known, instead = (GAINS, "gets") if middle.kind == "gains some" else (LOSSES, "loses")
         verb = middle.verb if middle.verb in known else instead
         now = Event("now", (last.number,))
-        return Story((Event("has", (first.number,)), Event(middle.kind, (), verb), now), "done", verb)
+        return Story(
+            (Event("has", (first.number,)), Event(middle.kind, (), verb), now), "done", verb
+        )
     return None
 
 
 def tell_shared(facts: list[Fact], ask: Ask) -> Story | None:
     """Things shared out at the end."""
-    ends = {"share": ("shares", "each"), "split": ("splits", "in each"), "fill": ("fills", "holders")}
+    ends = {
+        "share": ("shares", "each"),
+        "split": ("splits", "in each"),
+        "fill": ("fills", "holders"),
+    }
     *others, last = facts
     if last.kind not in ends or not others or set(kinds(others)) & set(ends):
         return None
@@ -817,7 +837,11 @@ def tell_done(facts: list[Fact], ask: Ask) -> Story | None:
     if is_other(facts[1], facts[0].who):
         return Story((Event("has", numbers[:1]), Event("has too", numbers[1:])), "together")
     verb = known_verb(facts[0].verb)
-    return Story((Event("does", numbers[:1], verb), Event("does more", numbers[1:], verb)), "done in all", verb)
+    return Story(
+        (Event("does", numbers[:1], verb), Event("does more", numbers[1:], verb)),
+        "done in all",
+        verb,
+    )
 
 
 def tell_side_by_side(facts: list[Fact], ask: Ask) -> Story | None:

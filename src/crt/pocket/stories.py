@@ -3,25 +3,31 @@
 import random
 from dataclasses import dataclass
 
-BOYS = (
+
+def listed(words: str) -> tuple[str, ...]:
+    """Words with spaces between them, one by one."""
+    return tuple(words.split())
+
+
+BOYS = listed(
     "Tom Ben Sam Max Leo Dan Adam Alex Ali Bob Boris Brian Carl Carlos Daniel David Diego Eric "
     "Ethan Felix Finn Frank Fred George Hans Harry Henry Hugo Ian Ivan Jack Jacob James Jan Jim "
     "Joe John Juan Kai Kevin Liam Lucas Marco Martin Mike Noah Omar Oscar Paul Peter Raj Robert "
     "Ryan Simon Steve Tim"
-).split()
-GIRLS = (
+)
+GIRLS = listed(
     "Ann Eve Mia Zoe Amy Kim Ada Alice Anna Aya Bella Beth Carla Clara Diana Dora Ella Emily Emma "
     "Eva Fatima Fiona Greta Hannah Helen Ines Iris Jane Jenny Julia Kate Katie Laura Lea Lena Lily "
     "Lisa Lucy Maria Mary Maya Megan Nina Nora Olga Olivia Rita Rosa Sara Sarah Sofia Sonja Susan "
     "Tina Yuki"
-).split()
+)
 PRONOUN = {**dict.fromkeys(BOYS, "He"), **dict.fromkeys(GIRLS, "She")}
 NAMES = tuple(PRONOUN)
-THINGS = tuple(
+THINGS = listed(
     "pens books coins cards eggs apples stamps cups nuts beads cookies cakes sweets balls balloons "
     "toys cars flowers pencils stickers shells stones marbles oranges bananas pears plums lemons "
     "tickets birds hens cows bricks chairs plates shirts socks hats buttons candles photos pages "
-    "letters points keys rings roses trees seeds rolls buns pies muffins bottles crayons".split()
+    "letters points keys rings roses trees seeds rolls buns pies muffins bottles crayons"
 )
 MONEY = "dollars"
 HOLDERS = {
@@ -33,9 +39,9 @@ GAINS = ("buys", "finds", "gets", "makes", "picks", "wins", "collects", "receive
 LOSSES = ("loses", "sells", "eats", "uses", "breaks", "drops")
 EARNS, SPENDS = ("earns", "gets", "wins", "finds"), ("spends", "loses", "pays", "uses")
 
-# Every kind of event and of question with its sentences. {S} and {p} are who does it, by name or pronoun,
-# {s} the name, {O} the other's name, {h} him or her, {v} a verb, {w} its plain form; {a} {b} {c} are
-# numbers, {T} things, {H} holders and {I} one of them, {J} {K} {L} kinds of the thing.
+# Every kind of event and of question with its sentences. {S} and {p} are who does it, by name or
+# pronoun, {s} the name, {O} the other's name, {h} him or her, {v} a verb, {w} its plain form;
+# {a} {b} {c} are numbers, {T} things, {H} holders, {I} one of them, {J} {K} {L} kinds of thing.
 EVENTS: dict[str, tuple[str, ...]] = {
     "has": ("{S} has {a} {T}.", "{S} starts with {a} {T}.", "{S} {v} {a} {T}."),
     "there": ("There are {a} {T}.",),
@@ -171,7 +177,9 @@ def scene(rng: random.Random, money: bool = False) -> Scene:
     name, other = rng.sample(NAMES, 2)
     colours = rng.sample(COLOURS, 3)
     thing = MONEY if money else rng.choice(THINGS)
-    return Scene(name, other, thing, rng.choice(list(HOLDERS)), (colours[0], colours[1], colours[2]))
+    return Scene(
+        name, other, thing, rng.choice(list(HOLDERS)), (colours[0], colours[1], colours[2])
+    )
 
 
 def fill(template: str, of: Scene, numbers: tuple[int, ...], verb: str, named: bool) -> str:
@@ -210,11 +218,11 @@ def told(story: Story, of: Scene, rng: random.Random) -> str:
         clear = of.name in " ".join(sentences) and not sentences[-1].startswith((of.other, "The "))
         text = fill(rng.choice(templates), of, event.numbers, event.verb, named=clear)
         begin = PRONOUN[of.name] + " "
-        if sentences and text.startswith(begin) and sentences[-1].startswith(begin):
-            if rng.random() < 0.5:
-                sentences[-1] = f"{sentences[-1][:-1]} and then {text.removeprefix(begin)}"
-                continue
-        sentences.append(text)
+        follows = sentences and text.startswith(begin) and sentences[-1].startswith(begin)
+        if follows and rng.random() < 0.5:
+            sentences[-1] = f"{sentences[-1][:-1]} and then {text.removeprefix(begin)}"
+        else:
+            sentences.append(text)
     question = fill(rng.choice(QUESTIONS[story.asked]), of, (), story.verb, named=True)
     return " ".join([*sentences, question])
 

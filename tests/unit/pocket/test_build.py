@@ -10,7 +10,7 @@ from crt.errors import ConfigError
 from tools.pocket import build, model, polish, rollouts, supervised
 from tools.pocket.build import Clock, Plan, Stopped
 
-PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
+PLAN = Plan(supervised=3, second=2, polish=2, problems=4, copies=1)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_cut_off_and_resumed_ends_with_the_same_weights(tmp_path):
             break
         except Stopped:
             sittings += 1
-    assert sittings == 4  # a stop after each step but the last one of a phase
+    assert sittings == 5  # a stop after each step but the last one of a phase
     expected = load_file(whole / "model.safetensors")
     found = load_file(parts / "model.safetensors")
     assert expected.keys() == found.keys()

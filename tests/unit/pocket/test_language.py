@@ -115,5 +115,7 @@ def test_no_question_makes_it_fail():
     words = "Tom Ann has 5 12 0 3 . ? , and each of in how many gives her left 7 sells the old than"
     pieces = words.split()
     for number in range(3000):
-        chosen = [pieces[(number * 7919 + k * k * (number % 13 + 1)) % len(pieces)] for k in range(9)]
+        chosen = [
+            pieces[(number * 7919 + k * k * (number % 13 + 1)) % len(pieces)] for k in range(9)
+        ]
         outside(" ".join(chosen) + " How many does Tom have?")
