@@ -9,8 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from crt.pocket.clauses import Outside, in_digits
 from crt.pocket.problems import GREATEST, calculate, exercise, story_of
-from crt.pocket.reading import Outside, Read, in_digits, read_story
+from crt.pocket.reading import Read, read_story
 from crt.pocket.stories import (
     COLOURS,
     EARNS,
