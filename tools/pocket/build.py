@@ -30,8 +30,8 @@ class Plan:
 
     supervised: int = 1500
     second: int = 800
-    polish: int = 20
-    problems: int = 1000
+    polish: int = 24
+    problems: int = 500
     copies: int = 2
 
 

@@ -10,11 +10,11 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from crt.pocket.problems import exercises, problem
 from tools.pocket.rollouts import Sampled, is_correct, sample_rollouts
 from tools.pocket.supervised import (
-    SECOND,
     after,
     backward,
     examples,
     logits_before,
+    mixture_at,
     padded,
 )
 
@@ -82,7 +82,7 @@ def step(
     correct = [is_correct(rollout) for rollout in sampled.rollouts]
     groups = [correct[at : at + NUM_SAMPLES] for at in range(0, len(correct), NUM_SAMPLES)]
     policy_gradient(model, sampled, [value for group in groups for value in advantages(group)])
-    backward(model, examples(tokenizer, SECOND, rng), SUPERVISED_WEIGHT)
+    backward(model, examples(tokenizer, mixture_at(1.0), rng), SUPERVISED_WEIGHT)
     update(model, optimiser, number, steps)
     tokens = sum(map(len, sampled.token_ids))
     return Outcome(sum(correct) / len(correct), tokens / len(correct))

@@ -63,8 +63,10 @@ SECOND_PEAK = 0.6  # of the first cycle's learning rate
 
 
 def mixture_at(progress: float) -> Mixture:
-    """What a batch consists of at a point between 0 and 1 of the phase."""
-    return Mixture(WORKING_SHARES, WORKING_DRILL) if progress < WORKING_PART else FINAL
+    """What a batch consists of at a point of the first cycle below 1, and from its end on at 1."""
+    if progress < WORKING_PART:
+        return Mixture(WORKING_SHARES, WORKING_DRILL)
+    return FINAL if progress < 1 else SECOND
 
 
 def rate_at(progress: float, step: int) -> float:
@@ -177,7 +179,7 @@ def second_step(
     """One step of the second cycle, in which the learning rate falls from lower down."""
     rng = random.Random(f"second-{seed}-{number}")
     rate = SECOND_PEAK * min(1.0, (number + 1) / WARM_UP) * (1 - number / steps)
-    return learn(model, optimiser, examples(tokenizer, SECOND, rng), rate)
+    return learn(model, optimiser, examples(tokenizer, mixture_at(1.0), rng), rate)
 
 
 def learn(
