@@ -440,7 +440,7 @@ def tell_cost(rate: Fact, others: list[Fact], ask: Ask) -> Story | None:
     if ask.noun != MONEY:
         have = Event("has", have.numbers)
         return None if count else Story((have, Event("fills", (rate.number,))), "holders")
-    if count:
+    if count > 1:
         return Story((have, Event("price", (count, rate.number))), "money left")
     return Story((have, Event("loss", (rate.number,), "spends")), "left")
 
