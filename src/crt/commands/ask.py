@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and the model that answers it."""
-    parser.add_argument("question", help='such as "Tom has 7 boxes of 46 pens. …"')
+    parser.add_argument("question", help='such as "Tom has 23 apples. He eats 4. …"')
     parser.add_argument(
         "--model", default="pocket", help="pocket (default), a model's folder, or a finished run"
     )
