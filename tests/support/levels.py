@@ -112,7 +112,7 @@ def make_endless(folder):
     shutil.copytree(pocket(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=416,
+        vocab_size=json.loads((pocket() / "config.json").read_text())["vocab_size"],
         hidden_size=16,
         intermediate_size=16,
         num_hidden_layers=1,

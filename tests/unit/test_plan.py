@@ -259,7 +259,7 @@ def test_the_plan_says_what_it_rests_on(capsys):
 def test_a_small_model_on_a_laptop_has_figures(capsys):
     assert main(["plan", str(RECIPES / "pocket.toml"), "--device", "laptop"]) == 0
     shown = capsys.readouterr().out
-    assert "pocket on 1 × laptop, 1.40 million parameters" in shown
+    assert "pocket on 1 × laptop, 979,000 parameters" in shown
     assert " 0 " not in shown and "0.00 " not in shown
     assert "(assumed: 0.4 × max_tokens; --tokens says better)" in shown
 

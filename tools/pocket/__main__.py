@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure.add_argument("--copies", type=int, default=4, help="answers to each (4)")
     measure.add_argument("--seed", type=int, default=0, help="of problems and sampling (0)")
     measure.add_argument("--json", action="store_true", help="print the figures as JSON")
+    ask = actions.add_parser("everyday", help="ask a file of everyday questions, as `crt ask` does")
+    ask.add_argument("file", type=Path, help="in every line an answer, a tab, a question")
+    ask.add_argument("--model", type=Path, help="a folder (default: the shipped model)")
+    ask.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    ask.add_argument("--seed", type=int, default=0, help="for a temperature above 0 (0)")
     card = actions.add_parser("card", help="print the model card")
     describe = actions.add_parser(
         "describe", help="write card and front again from the measured figures"
@@ -39,6 +44,7 @@ def add_build(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder (pocket, or pocket-NAME of the world)")
     parser.add_argument("--seed", type=int, default=0, help="of data, weights, sampling (0)")
     parser.add_argument("--supervised", type=int, help="supervised steps")
+    parser.add_argument("--second", type=int, help="supervised steps of the second cycle")
     parser.add_argument("--polish", type=int, help="steps of reinforcement learning")
     parser.add_argument("--problems", type=int, help="held-out problems to measure on")
     parser.add_argument("--minutes", type=float, help="stop after this; the same command goes on")
@@ -49,7 +55,13 @@ def add_build(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the chosen action."""
-    actions = {"build": build, "measure": measure, "card": card, "describe": describe}
+    actions = {
+        "build": build,
+        "measure": measure,
+        "everyday": everyday,
+        "card": card,
+        "describe": describe,
+    }
     return actions[args.action](args)
 
 
@@ -65,11 +77,11 @@ def build(args: argparse.Namespace) -> int:
     out = args.out or Path(path(world.name).name)
     settings = {
         name: value
-        for name in ("supervised", "polish", "problems")
+        for name in ("supervised", "second", "polish", "problems")
         if (value := getattr(args, name)) is not None
     }
     if any(value < 1 for value in settings.values()):
-        raise ConfigError("supervised, polish and problems must each be at least 1")
+        raise ConfigError("supervised, second, polish and problems must each be at least 1")
     clock = Clock(lambda line: print(line, flush=True), args.minutes)
     try:
         make(world, out, args.seed, replace(world.plan, **settings), clock)
@@ -94,6 +106,18 @@ def measure(args: argparse.Namespace) -> int:
     table = measured(world, model, tokenizer, args.problems, args.copies, args.seed)
     figures = json.loads(json.dumps(table.as_json()))
     print(json.dumps(figures, indent=1) if args.json else card.table(world, figures))
+    return 0
+
+
+def everyday(args: argparse.Namespace) -> int:
+    """Prints how many everyday questions are right, wrong and refused."""
+    from crt.pocket import load, path
+    from tools.pocket.everyday import everyday as ask
+
+    counts = ask(*load(args.model or path()), args.file, args.temperature, args.seed)
+    total = counts.total()
+    for outcome in ("right", "wrong", "refused"):
+        print(f"{outcome}: {counts[outcome]} of {total} ({100 * counts[outcome] / total:.1f} %)")
     return 0
 
 

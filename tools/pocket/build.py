@@ -18,8 +18,8 @@ from crt.pocket import tokenizer as vocabulary
 from tools.pocket import card, checkpoint, measure, model, polish, supervised
 from tools.pocket.worlds import Plan, World
 
-VOCABULARY = 512  # at most: every word of the language is one token long before
-CORPUS = 3000
+VOCABULARY = 1024  # at most: every word of the language is one token long before
+CORPUS = 6000
 HASHES = "hashes.json"
 FIGURES = "figures.json"
 
@@ -77,8 +77,8 @@ class Phase:
     tell: Callable[[Any], str]
 
 
-def phases(plan: Plan) -> tuple[Phase, Phase]:
-    """The two phases in their order."""
+def phases(plan: Plan) -> tuple[Phase, ...]:
+    """The phases in their order."""
     return (
         Phase(
             "supervised",
@@ -86,6 +86,14 @@ def phases(plan: Plan) -> tuple[Phase, Phase]:
             100,
             supervised.optimizers,
             supervised.step,
+            lambda loss: f"loss {loss:.3f}",
+        ),
+        Phase(
+            "second",
+            plan.second,
+            100,
+            supervised.optimizers,
+            supervised.second_step,
             lambda loss: f"loss {loss:.3f}",
         ),
         Phase(
@@ -131,6 +139,7 @@ def start(world: World, folder: Path, seed: int, plan: Plan) -> dict[str, Any]:
         "world": world.name,
         "seed": seed,
         "supervised": plan.supervised,
+        "second": plan.second,
         "polish": plan.polish,
     }
     at = checkpoint.position(folder)

@@ -53,10 +53,10 @@ shortest such mixture is taken.
 
 ```console
 $ python -m tools.pocket build --world {world} --seed {made_seed} \\
-    --supervised {supervised} --polish {polish}
+    --supervised {supervised}{second} --polish {polish}
 ```
 
-{start}{supervised} supervised steps on worked answers, then {polish} steps of reinforcement
+{start}{supervised} supervised steps on worked answers{cycle}, then {polish} steps of reinforcement
 learning for accuracy alone (32 problems, 8 answers each). The same seed gives the same data; the
 last bits of the weights depend on processor and number of threads. `hashes.json` holds the SHA-256
 of every file.
@@ -109,7 +109,7 @@ def render(figures: dict[str, Any]) -> str:
     """The card from `figures.json`."""
     base, at_base, top = figures["free"], figures["best_at_base"], figures["best_accuracy"]
     made, least = figures["made"], figures["front"][0]
-    world = find_world(made["world"])
+    world, second = find_world(made["world"]), made.get("second", 0)
     return CARD.format(
         title=world.title,
         about=world.about,
@@ -143,5 +143,7 @@ def render(figures: dict[str, Any]) -> str:
         start=START.format(world=world.start, hash=made["start"]) if world.start else "",
         made_seed=made["seed"],
         supervised=made["supervised"],
+        second=f" --second {second}" if second else "",
+        cycle=f" and {second} of a second cycle" if second else "",
         polish=made["polish"],
     )

@@ -4,7 +4,7 @@ import random
 
 from crt.pocket.sums import CHECKS, CHUNKS, Sum
 from tools.pocket.sums import Course, Mixture, Pieces, closed, equation
-from tools.pocket.worlds import Plan, Shape, Style, World
+from tools.pocket.worlds import Plan, Style, World
 
 STYLES = {
     "all": Style("All", "all at once"),
@@ -134,5 +134,4 @@ WORLD = World(
     batch=COURSE.batch,
     start=CHUNKS.name,
     plan=Plan(supervised=800, polish=4, problems=600),
-    shape=Shape(hidden=128, heads=4),
 )

@@ -5,7 +5,7 @@ from functools import partial
 
 from crt.pocket.sums import CHUNKS, Level, Sum, SumsWorld
 from tools.pocket.sums import Course, Mixture, Pieces, closed, equation
-from tools.pocket.worlds import Plan, Shape, Style, World
+from tools.pocket.worlds import Plan, Style, World
 
 SIZES = {"one": 1, "two": 2, "three": 3, "all": 99}  # numbers added before the total is written
 STYLES = {
@@ -75,5 +75,4 @@ WORLD = World(
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
     plan=Plan(supervised=1500, polish=12),
-    shape=Shape(hidden=128, heads=4),
 )

@@ -1,32 +1,35 @@
-"""The default world, `pocket`: word problems, told with and without redundancy."""
+"""The default world, `pocket`: sums and everyday stories, told with and without redundancy."""
 
 from crt.pocket.problems import exercises, problem
 from tools.pocket.styles import FIRST_WORD
 from tools.pocket.supervised import corpus, examples, mixture_at
-from tools.pocket.worlds import Style, World
+from tools.pocket.worlds import Plan, Style, World
 
 TITLES = {
     "guess": "bare guess",
-    "head": "in the head",
-    "broken": "broken down",
+    "head": "all in one go",
+    "steps": "one equation a step",
+    "broken": "every step broken down",
     "redundant": "broken down, with redundancy",
 }
 ABOUT = """\
-It solves one kind of made-up word problem and overthinks them, as large reasoning models do. Its
-redundancy buys nothing: the shorter way of working is as reliable as the longer."""
+It solves short sums and everyday stories about them, and overthinks them as large reasoning models
+do. Its redundancy buys nothing. Every further shortening costs accuracy, more on harder problems.
+It knows a few hundred words."""
 
 WORLD = World(
     name="pocket",
     title="The pocket model",
     about=ABOUT,
     levels={
-        1: "two gains or losses",
-        2: "a two-digit number times one digit, then a gain or loss",
-        3: "two such products, then a gain or loss",
-        4: "two two-digit numbers multiplied, then a gain or loss",
+        1: "one sum or difference",
+        2: "one product or division",
+        3: "two operations",
+        4: "three operations, or two numbers of two digits multiplied",
     },
     styles={style: Style(FIRST_WORD[style], title) for style, title in TITLES.items()},
     corpus=corpus,
     training_problem=lambda rng: problem(next(exercises("train", rng)), rng),
     batch=lambda tokenizer, progress, rng: examples(tokenizer, mixture_at(progress), rng),
+    plan=Plan(supervised=1500, second=800, polish=24, problems=500, copies=2),
 )

@@ -10,50 +10,62 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from crt.pocket import tokenizer as vocabulary
-from crt.pocket.problems import exercises, problem
-from tools.pocket.styles import STYLES, answer, thought_broken_down, thought_in_head
+from crt.pocket.problems import exercises, put
+from crt.pocket.stories import NAMES
+from tools.pocket.styles import (
+    STYLES,
+    answer,
+    thought_broken_down,
+    thought_in_head,
+    thought_in_steps,
+)
 from tools.pocket.worlds import Example, World
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
 # overthinking mixture that the model is to have.
-WORKING_SHARES = (0.02, 0.28, 0.50, 0.20)
-FINAL_SHARES = (0.03, 0.12, 0.15, 0.70)
+WORKING_SHARES = (0.02, 0.10, 0.30, 0.40, 0.18)
+FINAL_SHARES = (0.04, 0.11, 0.15, 0.15, 0.55)
 # Part of a batch that is bare arithmetic: sums are what takes longest to learn.
 WORKING_DRILL, FINAL_DRILL = 0.4, 0.2
-DRILL_EXERCISES = 4
-IN_HEAD_FROM = 0.5  # of all steps: from here half of the drill is without partial products
+# Exercises in one row of drill, in the kinds of working that are drilled: about as many tokens.
+DRILLS = ((thought_in_steps, 6), (thought_broken_down, 3), (thought_in_head, 6))
 RESULT = re.compile(r"(?<=[=o]) \d+")  # after “=” and “so”
 WORKING_PART = 0.6  # of all steps
 DECAY_PART = 0.5  # the learning rate falls to zero over the second half of the steps
 WARM_UP = 50
-BATCH = 64
+BATCH = 48
 MICRO_BATCH = 8  # rows of like length: little padding, and small enough for the cache
 
 
 def corpus(count: int, seed: int) -> Iterator[str]:
     """Texts to learn the tokenizer's merges from."""
     rng = random.Random(f"corpus-{seed}")
+    yield " ".join(f"{name}. {name}" for name in NAMES)
     for _, item in zip(range(count), exercises("train", rng), strict=False):
-        yield problem(item, rng).question + "\n"
-        yield answer(item, rng.choice(STYLES), rng)
+        question = put(item, rng)
+        yield question.text + "\n"
+        yield answer(question, rng.choice(STYLES), rng)
 
 
 class Mixture(NamedTuple):
-    """Shares of the styles, the part of drill in a batch, and how much of that is in the head."""
+    """Shares of the styles, the part of drill in a batch, and whether people are mentioned."""
 
     styles: tuple[float, ...]
     drill: float
-    in_head: float
+    mentions: bool = False
 
 
-FINAL = Mixture(FINAL_SHARES, FINAL_DRILL, 0.5)
+FINAL = Mixture(FINAL_SHARES, FINAL_DRILL)
+# In the second cycle: more arithmetic, and whom and what a question is about to be copied.
+SECOND = Mixture(FINAL_SHARES, 0.3, mentions=True)
+SECOND_PEAK = 0.6  # of the first cycle's learning rate
 
 
 def mixture_at(progress: float) -> Mixture:
-    """What a batch consists of at a point between 0 and 1 of the phase."""
+    """What a batch consists of at a point of the first cycle below 1, and from its end on at 1."""
     if progress < WORKING_PART:
-        return Mixture(WORKING_SHARES, WORKING_DRILL, 0.5 if progress >= IN_HEAD_FROM else 0.0)
-    return FINAL
+        return Mixture(WORKING_SHARES, WORKING_DRILL)
+    return FINAL if progress < 1 else SECOND
 
 
 def rate_at(progress: float, step: int) -> float:
@@ -61,13 +73,12 @@ def rate_at(progress: float, step: int) -> float:
     return min(1.0, (step + 1) / WARM_UP) * min(1.0, (1 - progress) / DECAY_PART)
 
 
-def worked(
-    tokenizer: PreTrainedTokenizerFast, shares: tuple[float, ...], rng: random.Random
-) -> Example:
+def worked(tokenizer: PreTrainedTokenizerFast, mixture: Mixture, rng: random.Random) -> Example:
     """A problem with its answer, of which the answer is to be learned."""
-    item = next(exercises("train", rng))
-    asked = vocabulary.prompt(tokenizer, problem(item, rng).question)
-    text = answer(item, rng.choices(STYLES, shares)[0], rng) + vocabulary.END
+    question = put(next(exercises("train", rng)), rng)
+    asked = vocabulary.prompt(tokenizer, question.text)
+    style = rng.choices(STYLES, mixture.styles)[0]
+    text = answer(question, style, rng, mixture.mentions) + vocabulary.END
     prompt, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
     return after(prompt, reply)
 
@@ -77,12 +88,11 @@ def after(prompt: list[int], reply: list[int]) -> Example:
     return prompt + reply, [False] * len(prompt) + [True] * len(reply)
 
 
-def drill(tokenizer: PreTrainedTokenizerFast, in_head: bool, rng: random.Random) -> Example:
+def drill(tokenizer: PreTrainedTokenizerFast, number: int, rng: random.Random) -> Example:
     """Working without problems, of which the results are to be learned."""
-    thought = thought_in_head if in_head else thought_broken_down
-    count = 2 * DRILL_EXERCISES if in_head else DRILL_EXERCISES  # about as many tokens
+    thought, count = DRILLS[number % len(DRILLS)]
     items = zip(range(count), exercises("train", rng), strict=False)
-    text = " ".join(thought(item) for _, item in items)
+    text = " ".join(thought(item.expression) for _, item in items)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     result = {place for match in RESULT.finditer(text) for place in range(*match.span())}
     return encoded["input_ids"], [start in result for start, _ in encoded["offset_mapping"]]
@@ -93,9 +103,8 @@ def examples(
 ) -> list[Example]:
     """One batch, shortest first."""
     count = round(mixture.drill * BATCH)
-    in_head = round(mixture.in_head * count)
-    found = [drill(tokenizer, number < in_head, rng) for number in range(count)]
-    found += [worked(tokenizer, mixture.styles, rng) for _ in range(BATCH - count)]
+    found = [drill(tokenizer, number, rng) for number in range(count)]
+    found += [worked(tokenizer, mixture, rng) for _ in range(BATCH - count)]
     return sorted(found, key=lambda example: len(example[0]))
 
 
@@ -154,11 +163,36 @@ def step(
     """One supervised step; its data depend on seed and number alone, so a run can be resumed."""
     progress = number / steps
     rng = random.Random(f"supervised-{seed}-{number}")
-    loss = backward(model, world.batch(tokenizer, progress, rng))
+    return learn(model, optimiser, world.batch(tokenizer, progress, rng), rate_at(progress, number))
+
+
+def second_step(
+    world: World,
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    optimiser: list[torch.optim.Optimizer],
+    number: int,
+    steps: int,
+    seed: int,
+) -> float:
+    """One step of the second cycle, in which the learning rate falls from lower down."""
+    rng = random.Random(f"second-{seed}-{number}")
+    rate = SECOND_PEAK * min(1.0, (number + 1) / WARM_UP) * (1 - number / steps)
+    return learn(model, optimiser, world.batch(tokenizer, 1.0, rng), rate)
+
+
+def learn(
+    model: Qwen2ForCausalLM,
+    optimiser: list[torch.optim.Optimizer],
+    batch: list[Example],
+    rate: float,
+) -> float:
+    """One clipped update on a batch, at a share of the peak learning rates."""
+    loss = backward(model, batch)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for each in optimiser:
         for group in each.param_groups:
-            group["lr"] = group["peak"] * rate_at(progress, number)
+            group["lr"] = group["peak"] * rate
         each.step()
         each.zero_grad()
     return loss

@@ -30,9 +30,9 @@ class Style:
 class Shape:
     """The size of a model."""
 
-    hidden: int = 160
+    hidden: int = 128
     layers: int = 4
-    heads: int = 5
+    heads: int = 4
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Plan:
     """How much is done of each phase, and on how many problems the result is measured."""
 
     supervised: int = 2600
+    second: int = 0  # supervised steps of a second cycle of the learning rate
     polish: int = 50
     problems: int = 1200
     copies: int = 4
@@ -57,7 +58,7 @@ class World:
     corpus: Callable[[int, int], Iterator[str]]  # count, seed: texts for the tokenizer
     training_problem: Callable[[random.Random], Problem]
     batch: Callable[[PreTrainedTokenizerFast, float, random.Random], list[Example]]
-    """Examples at a point between 0 and 1 of the supervised phase; at 1, the final mixture."""
+    """Examples at a point of the supervised phase below 1; at 1, those of what comes after it."""
     start: str = ""  # the world whose finished model it begins with
     plan: Plan = Plan()
     shape: Shape = Shape()

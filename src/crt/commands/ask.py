@@ -2,11 +2,15 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crt.pocket.language import Reading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and the model that answers it."""
-    parser.add_argument("question", help='such as "Tom has 7 boxes of 46 pens. …"')
+    parser.add_argument("question", help='such as "Tom has 23 apples. He eats 4. …"')
     parser.add_argument(
         "--model",
         default="pocket",
@@ -18,16 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the answer as it comes; what the pocket model cannot be asked is bad input."""
-    from crt.errors import ConfigError, DataError
-    from crt.pocket import refusal, world_of
+    """Prints the answer as it comes; what a pocket model cannot be asked is bad input."""
+    from crt.errors import ConfigError
+    from crt.pocket import read_question, world_of
 
     if args.temperature < 0 or args.tokens < 1:
         raise ConfigError("temperature must be at least 0 and tokens at least 1")
     folder = model_folder(args.model)
-    if reason := refusal(world_of(folder), args.question):
-        raise DataError(reason)
-    length, stop = stream_answer(args, folder)
+    reading = read_question(world_of(folder), args.question.strip())
+    length, stop = stream_answer(args, folder, reading)
     print(f"\n({length} tokens{'' if stop == 'eos' else ', cut off'})")
     return 0
 
@@ -49,7 +52,7 @@ def model_folder(name: str) -> Path:
     return run.checkpoint(run.progress["recommended"])
 
 
-def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
+def stream_answer(args: argparse.Namespace, folder: Path, reading: "Reading") -> tuple[int, str]:
     """Prints the answer while it is sampled; returns its length and how it ended."""
     import torch
 
@@ -59,7 +62,7 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
     from crt.sampling.hf import sample
 
     model, tokenizer = load(folder)
-    text = prompt(tokenizer, args.question.strip())
+    text = prompt(tokenizer, reading.question)
     if text.rstrip().endswith("<think>"):  # the template has opened the thought
         print("<think>")
     eos: int | list[int] = model.generation_config.eos_token_id  # pyright: ignore
@@ -70,9 +73,13 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
         nonlocal printed
         token_ids.append(token_id)
         decoded = str(tokenizer.decode(token_ids, skip_special_tokens=True))
-        if not decoded.endswith("\ufffd"):  # half a character: wait for the rest
-            print(shown(decoded[len(printed) :]), end="", flush=True)
-            printed = decoded
+        whole = decoded[: max(decoded.rfind(" "), decoded.rfind("\n")) + 1]
+        show(reading.restore(whole))  # whole words only: names are put back word by word
+
+    def show(text: str) -> None:
+        nonlocal printed
+        print(shown(text[len(printed) :]), end="", flush=True)
+        printed = text
 
     [[output]] = sample(
         model,
@@ -84,4 +91,5 @@ def stream_answer(args: argparse.Namespace, folder: Path) -> tuple[int, str]:
         temperature=args.temperature,
         on_token=print_token,
     )
+    show(reading.restore(str(tokenizer.decode(token_ids, skip_special_tokens=True))))
     return len(output.tokens), output.stop

@@ -1,6 +1,6 @@
 """Token ids into OpenAI's answers as they arrive: thinking apart from the answer, cut at stops."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -151,6 +151,34 @@ class AnswerReader:
             return None
         rest = _without(choice, TOKEN_FIELDS)
         return {**rest, place: new, "finish_reason": splitter.finish_reason}
+
+
+class WordRestorer:
+    """An answer, whole or in chunks, with words put back that the model was not asked in.
+
+    `restore` looks at whole words, so a word is held back until its end has come.
+    """
+
+    def __init__(self, restore: Callable[[str], str]) -> None:
+        self.restore = restore
+        self._begun: dict[tuple[int, str], str] = {}  # choice and field → a word without its end
+
+    def read(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
+        return {**chunk, "choices": [self._choice(old) for old in chunk.get("choices") or []]}
+
+    def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any]:
+        place = "delta" if "delta" in choice else "message"
+        message = dict(choice.get(place) or {})
+        ended = bool(choice.get("finish_reason"))
+        for name in TEXT_FIELDS:
+            key = choice.get("index", 0), name
+            text = self._begun.pop(key, "") + (message.get(name) or "")
+            if not ended and not (name != "content" and message.get("content")):
+                end = max(text.rfind(" "), text.rfind("\n")) + 1
+                text, self._begun[key] = text[:end], text[end:]
+            if text or message.get(name):
+                message[name] = self.restore(text)
+        return {**choice, place: message}
 
 
 def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

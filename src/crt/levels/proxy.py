@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -29,6 +30,7 @@ from starlette.types import Message as AsgiMessage
 from crt.config import GradingConfig
 from crt.errors import ConfigError
 from crt.grading.grader import Grader, make_grader
+from crt.levels.answers import WordRestorer
 from crt.levels.family import Family, Level, family_file, read_family
 from crt.levels.requests import (
     ApiError,
@@ -44,7 +46,7 @@ from crt.levels.requests import (
     parse_body,
     validated,
 )
-from crt.pocket import is_world, refusal
+from crt.pocket import is_world, read_question
 from crt.processes import at_signal
 from crt.sampling.models import Dtype
 
@@ -273,20 +275,20 @@ def prepare_call(service: Service, kind: Kind, body: dict[str, Any]) -> Call:
     for name in ("temperature", "top_p"):
         if fields.get(name) is None:
             fields[name] = getattr(family.measured, name)
-    wrapped: tuple[dict[str, Any], str] | None = None
+    wrapped, restore = None, None
     if kind == "chat":
         settings, wanted = family.prompt_for(level), dial.measured_prompt
         if service.options.measured_prompt if wanted is None else wanted:
-            wrapped = apply_measured_prompt(fields, settings, explicit=bool(wanted))
+            read = partial(read_question, service.world)
+            wrapped = apply_measured_prompt(fields, settings, read, explicit=bool(wanted))
         if wrapped is not None:
-            fields, question = wrapped
-            if reason := refusal(service.world, question):
-                raise ApiError(400, reason, param="messages", code="outside_language")
+            fields, reading = wrapped
+            restore = reading.restore if reading.meant else None
         if settings.enable_thinking is not None:
             thinking = {"enable_thinking": settings.enable_thinking}
             fields.setdefault("chat_template_kwargs", thinking)
     about = {"level": level.name, "chosen_by": chosen_by, "measured_prompt": wrapped is not None}
-    return Call(kind, level, model, {"model": model, **fields}, about)
+    return Call(kind, level, model, {"model": model, **fields}, about, restore)
 
 
 async def relay(service: Service, call: Call, record: RequestRecord) -> Chunks:
@@ -296,6 +298,7 @@ async def relay(service: Service, call: Call, record: RequestRecord) -> Chunks:
     deadline = asyncio.get_running_loop().time() + limit
     level, own, usage = call.level.name, {"model": call.model, "crt": call.about}, {}
     first_token = service.metrics.first_token.labels(level) if call.stream else None
+    restorer = WordRestorer(call.restore) if call.restore else None
     record.status = CLIENT_GONE
     try:
         async with aclosing(service.engine.answer(call)) as chunks:
@@ -304,6 +307,7 @@ async def relay(service: Service, call: Call, record: RequestRecord) -> Chunks:
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     break
+                chunk = restorer.read(chunk) if restorer else chunk
                 usage = chunk.get("usage") or usage
                 if first_token and any(map(_has_text, chunk.get("choices") or [])):
                     first_token.observe(record.seconds)

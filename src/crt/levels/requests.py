@@ -1,6 +1,6 @@
 """OpenAI's requests and errors: strict validation, the dial that chooses a level, the prompt."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,6 +11,8 @@ from starlette.exceptions import HTTPException
 from crt.data.prompts import PromptSettings, to_messages
 from crt.errors import CrtError, did_you_mean
 from crt.levels.family import Family, Level
+from crt.pocket import QuestionError
+from crt.pocket.language import Reading
 
 Kind = Literal["chat", "text"]
 Chunks = AsyncGenerator[dict[str, Any], None]
@@ -140,6 +142,7 @@ class Call:
     model: str  # the name that the client sees, NAME:LEVEL
     body: dict[str, Any]
     about: dict[str, Any]  # what the answer says of the level, and how it was chosen
+    restore: Callable[[str], str] | None = None  # the client's words in the model's answer
 
     @property
     def stream(self) -> bool:
@@ -241,9 +244,12 @@ class TextRequest(Sampling):
 
 
 def apply_measured_prompt(
-    body: dict[str, Any], settings: PromptSettings, explicit: bool
-) -> tuple[dict[str, Any], str] | None:
-    """The body with its one question in the measured prompt, and the question.
+    body: dict[str, Any],
+    settings: PromptSettings,
+    read: Callable[[str], Reading],
+    explicit: bool,
+) -> tuple[dict[str, Any], Reading] | None:
+    """The body with its one question in the measured prompt, and how the question was read.
 
     None if the body holds anything else; `explicit`: say why. A question that is in that prompt
     already stays as it is.
@@ -260,7 +266,11 @@ def apply_measured_prompt(
     if (before or after) and question.startswith(before) and question.endswith(after):
         question = question[len(before) : len(question) - len(after)]
     try:
-        return {**body, "messages": list(to_messages(question, settings, None))}, question
+        reading = read(question)
+        return {**body, "messages": list(to_messages(reading.question, settings, None))}, reading
+    except QuestionError as error:
+        code = "outside_language"
+        raise ApiError(400, str(error), param="messages", code=code) from None
     except CrtError as error:
         raise ApiError(400, f"The measured prompt cannot be used: {error}") from None
 

@@ -8,14 +8,21 @@ import re
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crt.errors import DataError, did_you_mean
 from crt.types import Problem
 
+if TYPE_CHECKING:
+    from crt.pocket.language import Reading
+
 DEFAULT = "pocket"
 WORLDS = (DEFAULT, "pocket:chunks", "pocket:checks")  # each a model and a data set
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
+
+class QuestionError(DataError):
+    """A question that a pocket model cannot be asked: why, and what it can be asked."""
 
 
 def is_world(name: str) -> bool:
@@ -82,16 +89,22 @@ def world_of(folder: Path) -> str | None:
     return config.get("pocket_world", DEFAULT)
 
 
-def refusal(world: str | None, question: str) -> str | None:
-    """Why a pocket model cannot answer a question; None if it can, or if it is another model."""
-    if world == DEFAULT:
-        from crt.pocket.language import apology, outside
+def read_question(world: str | None, question: str) -> "Reading":
+    """The question as a world's model is asked it; `QuestionError` if it cannot be asked.
 
-        reason = outside(question)
-        return apology(reason) if reason else None
+    Another model is asked the question as it stands.
+    """
     from crt.pocket import sums
+    from crt.pocket.language import Outside, Reading, apology, read
 
-    return sums.outside(sums.WORLDS[world], question) if world in sums.WORLDS else None
+    if world == DEFAULT:
+        try:
+            return read(question)
+        except Outside as reason:
+            raise QuestionError(apology(str(reason))) from None
+    if world in sums.WORLDS and (sentence := sums.outside(sums.WORLDS[world], question)):
+        raise QuestionError(sentence)
+    return Reading(question, {})
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -31,11 +31,12 @@ def test_a_whole_answer(client):
     answer = client.chat.completions.create(model="demo:full", **GREEDY)
     message = answer.choices[0].message
     assert message.content == "The final answer is \\boxed{301}."
-    assert message.reasoning_content.startswith("Okay, let me think") and "<" not in message.content
+    assert message.reasoning_content.startswith("Okay, so this is about Tom and some pens.")
+    assert "<" not in message.content
     assert answer.choices[0].finish_reason == "stop" and answer.model == "demo:full"
     usage = answer.usage
-    assert usage.completion_tokens == 128  # as `crt ask` counts it, the end included
-    assert 100 < usage.completion_tokens_details.reasoning_tokens < 128
+    assert usage.completion_tokens == 144  # as `crt ask` counts it, the end included
+    assert 100 < usage.completion_tokens_details.reasoning_tokens < 144
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
 
 
@@ -108,6 +109,18 @@ def test_a_single_question_gets_the_measured_prompt_by_default(client):
     bare = client.chat.completions.create(**how, extra_body={"measured_prompt": False})
     assert bare.usage.prompt_tokens < given.usage.prompt_tokens
     assert bare.crt["measured_prompt"] is False
+
+
+def test_the_answer_has_the_words_of_the_question(client):
+    kittens = "Wendy has 9 kittens. She finds 3 more. How many kittens does Wendy have?"
+    how = {"model": "demo:full", "messages": [{"role": "user", "content": kittens}], "seed": 1}
+    whole = [
+        c.message.reasoning_content for c in client.chat.completions.create(n=4, **how).choices
+    ]
+    assert "kittens" in " ".join(whole) and "cards" not in " ".join(whole)
+    deltas = [c.choices[0].delta for c in client.chat.completions.create(stream=True, **how)]
+    streamed = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    assert streamed == whole[0]
 
 
 def test_what_the_pocket_model_cannot_be_asked_is_refused_with_a_sentence(client):

@@ -103,7 +103,7 @@ def test_thinking_is_folded_and_the_temperature_is_sent(visit, demo):
     reasoning = tab.page.locator("#card-1 .reasoning")
     assert not reasoning.is_visible() and "Thinking, 1" in tab.text("#card-1 summary")
     tab.page.click("#card-1 summary")
-    assert reasoning.is_visible() and "Okay, let me think" in reasoning.inner_text()
+    assert reasoning.is_visible() and "Okay, so this is about Tom" in reasoning.inner_text()
 
 
 def test_a_question_outside_the_pocket_models_language_gets_the_sentence(visit, demo):

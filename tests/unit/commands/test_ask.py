@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from crt.cli import main
 from crt.commands import ask
 from crt.errors import ConfigError, DataError
 from crt.pocket.language import EXAMPLE
@@ -43,10 +44,23 @@ def test_prints_while_it_generates(monkeypatch):
 
 
 @pytest.mark.parametrize("question", ["What is the capital of France?", "", "💥 \x00 <end>", "12"])
-def test_declines_politely_outside_its_language(capsys, question):
-    with pytest.raises(DataError, match="Sorry, this is outside the pocket model's language"):
+def test_declines_in_one_sentence_outside_its_language(capsys, question):
+    with pytest.raises(DataError, match="outside the pocket model's language") as refused:
         ask.run(asked(question))
+    assert "\n" not in str(refused.value)
     assert capsys.readouterr().out == ""
+
+
+def test_a_refusal_exits_with_2(capsys):
+    assert main(["ask", "Why is the sky blue?"]) == 2
+    assert "outside the pocket model's language" in capsys.readouterr().err
+
+
+def test_answers_in_the_words_of_the_question(capsys):
+    ask.run(asked("Wendy has 9 kittens. She finds 3 more. How many kittens does Wendy have?"))
+    said = capsys.readouterr().out
+    assert "cards" not in said
+    assert "\\boxed{12}" in said
 
 
 def test_says_when_it_was_cut_off(capsys):

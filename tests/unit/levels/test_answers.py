@@ -2,8 +2,9 @@
 
 import pytest
 
-from crt.levels.answers import AnswerReader, Vocabulary
+from crt.levels.answers import AnswerReader, Vocabulary, WordRestorer
 from crt.pocket import path
+from crt.pocket.language import Reading
 from crt.sampling.models import load_tokenizer
 
 THOUGHT, SAID = "40 × 7 = 280. So it is 280.", "The answer is \\boxed{280}."
@@ -109,3 +110,45 @@ def test_after_a_stop_nothing_more_is_told(vocabulary):
     output = "".join(c["delta"].get("content", "") for chunk in chunks for c in chunk["choices"])
     assert output == "The "
     assert chunks[-1]["usage"]["completion_tokens"] == len(response(vocabulary))
+
+
+READING = Reading("Mia has 9 cards.", {"Mia": "Wendy", "cards": "kittens"})
+
+
+def chunk(end=None, index=0, **delta):
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": end}]}
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content", "reasoning"])
+@pytest.mark.parametrize("pieces", [["Mi", "a has 9 car", "ds"], ["Mia", " has", " 9", " cards"]])
+def test_words_are_put_back_however_they_come(field, pieces):
+    restorer = WordRestorer(READING.restore)
+    chunks = [chunk(**{field: piece}) for piece in pieces] + [chunk("stop")]
+    read = [restorer.read(each)["choices"][0]["delta"].get(field, "") for each in chunks]
+    assert "".join(read) == "Wendy has 9 kittens"
+    assert read[-2] != "" or read[-1] == "kittens"  # what no space ends, the end does
+
+
+def test_a_thought_ends_where_the_answer_begins_and_choices_are_apart():
+    restorer = WordRestorer(READING.restore)
+    assert restorer.read(chunk(reasoning_content="So Mia"))["choices"][0]["delta"] == {
+        "reasoning_content": "So "
+    }
+    assert restorer.read(chunk(index=1, content="12 cards"))["choices"][0]["delta"] == {
+        "content": "12 "
+    }
+    assert restorer.read(chunk(content="12 "))["choices"][0]["delta"] == {
+        "reasoning_content": "Wendy",
+        "content": "12 ",
+    }
+    assert restorer.read(chunk("stop", index=1))["choices"][0]["delta"] == {"content": "kittens"}
+
+
+def test_words_are_put_back_in_a_whole_answer_and_nothing_else_changes():
+    message = {"role": "assistant", "content": "12 cards", "reasoning_content": None}
+    answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}}
+    read = WordRestorer(READING.restore).read(answer)
+    assert read["choices"][0]["message"] == {**message, "content": "12 kittens"}
+    assert read["usage"] == {}
+    usage = {"choices": [], "usage": {"completion_tokens": 3}}
+    assert WordRestorer(READING.restore).read(usage) == usage

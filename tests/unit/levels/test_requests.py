@@ -1,5 +1,7 @@
 """What is not understood is refused with the field's name, never ignored."""
 
+from functools import partial
+
 import pytest
 
 from crt.data.prompts import PromptSettings
@@ -11,6 +13,7 @@ from crt.levels.requests import (
     parse_body,
     parse_request,
 )
+from crt.pocket import DEFAULT, read_question
 
 HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -82,6 +85,7 @@ def test_bodies_that_are_no_object(body):
 
 SETTINGS = PromptSettings(instruction="Solve: {question}\nBox the answer.")
 WRAPPED = "Solve: 1 + 1?\nBox the answer."
+as_it_stands = partial(read_question, None)
 
 
 def user_messages(*texts):
@@ -90,8 +94,25 @@ def user_messages(*texts):
 
 @pytest.mark.parametrize("text", ["1 + 1?", WRAPPED])
 def test_a_single_question_is_put_in_the_measured_prompt_once(text):
-    wrapped = apply_measured_prompt(user_messages(text), SETTINGS, explicit=False)
-    assert wrapped == (user_messages(WRAPPED), "1 + 1?")
+    wrapped = apply_measured_prompt(user_messages(text), SETTINGS, as_it_stands, explicit=False)
+    assert wrapped is not None
+    body, reading = wrapped
+    assert body == user_messages(WRAPPED)
+    assert reading.question == "1 + 1?" and not reading.meant
+
+
+def test_a_question_to_the_pocket_model_is_put_in_its_words():
+    read = partial(read_question, DEFAULT)
+    body = user_messages("Wendy has 9 kittens. She finds 3 more. How many kittens does she have?")
+    wrapped = apply_measured_prompt(body, SETTINGS, read, explicit=False)
+    assert wrapped is not None
+    asked, reading = wrapped
+    assert asked["messages"][0]["content"] == f"Solve: {reading.question}\nBox the answer."
+    assert "kittens" not in reading.question
+    assert reading.restore(reading.question).startswith("Wendy has 9 kittens. ")
+    with pytest.raises(ApiError, match="outside the pocket model's language") as refused:
+        apply_measured_prompt(user_messages("Why is the sky blue?"), SETTINGS, read, explicit=False)
+    assert refused.value.status_code == 400 and refused.value.error["code"] == "outside_language"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +125,6 @@ def test_a_single_question_is_put_in_the_measured_prompt_once(text):
     ],
 )
 def test_anything_else_stays_as_it_is_unless_the_client_insists(body):
-    assert apply_measured_prompt(body, SETTINGS, explicit=False) is None
+    assert apply_measured_prompt(body, SETTINGS, as_it_stands, explicit=False) is None
     with pytest.raises(ApiError, match="send one user message"):
-        apply_measured_prompt(body, SETTINGS, explicit=True)
+        apply_measured_prompt(body, SETTINGS, as_it_stands, explicit=True)

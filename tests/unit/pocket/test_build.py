@@ -12,7 +12,7 @@ from tools.pocket import build, chunks, default, model, polish, rollouts, sums, 
 from tools.pocket.build import Clock, Stopped
 from tools.pocket.worlds import Plan, Shape, World
 
-PLAN = Plan(supervised=3, polish=2, problems=4, copies=1)
+PLAN = Plan(supervised=3, second=2, polish=2, problems=4, copies=1)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_cut_off_and_resumed_ends_with_the_same_weights(tmp_path, world):
             break
         except Stopped:
             sittings += 1
-    assert sittings == 4  # a stop after each step but the last one of a phase
+    assert sittings == 5  # a stop after each step but the last one of a phase
     expected = load_file(whole / "model.safetensors")
     found = load_file(parts / "model.safetensors")
     assert expected.keys() == found.keys()

@@ -16,6 +16,7 @@ def row(length: float, *right: float) -> Figures:
 STYLES = {
     "guess": row(10, 0, 0, 0, 0),
     "head": row(30, 100, 80, 0, 0),
+    "steps": row(51, 100, 80, 0, 0),  # as right as in one go, and longer
     "broken": row(50, 100, 100, 100, 80),
     "redundant": row(120, 100, 100, 100, 80),
 }

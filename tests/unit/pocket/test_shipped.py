@@ -1,6 +1,7 @@
 """The shipped model is the documented one: its files, its size, its accuracy and its length."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,10 +9,12 @@ import torch
 from crt.pocket import DEFAULT, WORLDS, load, make_problems, path, world_of
 from tools.pocket.build import FIGURES, HASHES, hashes
 from tools.pocket.card import render
+from tools.pocket.everyday import everyday
 from tools.pocket.measure import mean
 from tools.pocket.rollouts import is_correct, sample_rollouts
 
 SHIPPED = [world for world in WORLDS if (path(world) / FIGURES).is_file()]
+EVERYDAY = Path(__file__).parent / "everyday"
 FIGURE = json.loads((path() / FIGURES).read_text())
 
 
@@ -64,9 +67,10 @@ def test_accuracy_and_length_lie_in_the_documented_intervals(world, figures, shi
 def test_the_trade_off_is_there():
     right = {style: row["accuracy"] for style, row in FIGURE["styles"].items()}
     length = {style: row["length"] for style, row in FIGURE["styles"].items()}
-    assert right["guess"] < right["head"] < right["broken"]
-    assert abs(right["redundant"] - right["broken"]) < 5
-    assert length["guess"] < length["head"] < length["broken"] < length["redundant"]
+    assert right["guess"] < right["head"] < right["steps"] < right["broken"]
+    assert length["guess"] < length["head"] < length["steps"] < length["broken"]
+    assert length["broken"] * 2 < length["redundant"]
+    assert right["redundant"] - right["broken"] < 5  # redundancy buys nothing
     assert 75 <= FIGURE["free"]["accuracy"] <= 92
     assert FIGURE["best_at_base"]["length"] * 2 <= FIGURE["free"]["length"]
 
@@ -79,3 +83,17 @@ def test_in_the_other_worlds_going_short_everywhere_costs_accuracy(world):
     assert base["accuracy"] - measured["front"][0]["accuracy"] >= 8
     assert best["length"] < base["length"]
     assert len({tuple(shares) for shares in best["shares"].values()}) > 1  # not one way for all
+
+
+def test_short_everywhere_loses_and_problems_need_different_lengths():
+    base = FIGURE["free"]["accuracy"]
+    assert all(FIGURE["styles"][style]["accuracy"] < base - 8 for style in ("guess", "head"))
+    chosen = FIGURE["best_at_base"]["shares"].values()
+    assert len({max(shares, key=shares.get) for shares in chosen}) > 1
+
+
+@pytest.mark.parametrize("name", ["tune", "final"])
+def test_everyday_questions_that_nobody_wrote_for_it(name):
+    counts = everyday(*load(path()), EVERYDAY / f"{name}.tsv")
+    assert counts["right"] >= 0.8 * counts.total()
+    assert counts["wrong"] <= 0.05 * counts.total()

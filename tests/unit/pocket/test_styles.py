@@ -6,12 +6,11 @@ import re
 import pytest
 
 from crt.grading.grader import grade
-from crt.pocket.problems import LEVELS, Exercise, exercise
+from crt.pocket.problems import LEVELS, Exercise, exercise, put
 from crt.types import Verdict
-from tools.pocket.styles import FIRST_WORD, STYLES, answer
+from tools.pocket.styles import FIRST_WORD, STYLES, answer, broken_down
 
-EQUATION = re.compile(r"(\d+(?: [-+×] \d+)+) = (\d+)")
-RUNNING = re.compile(r"= (\d+), so (\d+)\.")
+EQUATION = re.compile(r"(\(?\d+(?: [-+×÷] \(?\d+\)?)+) = (\d+)")
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -20,44 +19,62 @@ def test_every_equation_and_the_box_are_right(style, level):
     rng = random.Random(level)
     for _ in range(200):
         item = exercise(rng, level)
-        text = answer(item, style, rng)
+        text = answer(put(item, rng), style, rng)
         for left, right in EQUATION.findall(text):
-            assert eval(left.replace("×", "*")) == int(right), text
+            assert eval(left.replace("×", "*").replace("÷", "/")) == int(right), text
         assert grade(text, str(item.answer), thinking_opened=True).verdict is Verdict.CORRECT
 
 
-def test_running_totals_add_up():
-    item = Exercise(4, 0, ((46, 37),), (-21,))
-    # 40·30 = 1200, + 6·30 = 1380, + 40·7 = 1660, + 6·7 = 1702
-    told = answer(item, "broken", random.Random(0))
-    assert [int(total) for _, total in RUNNING.findall(told)] == [1380, 1660, 1702]
-    assert told.endswith("1702 - 21 = 1681.\n</think>\n\\boxed{1681}")
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        # 8 + 7 = 15, carry 1: 5 + 2 + 1 = 8
+        ((58, "+", 27), "58 + 27: 8 + 7 = 15, 5 + 2 + 1 = 8, so 85."),
+        # 0 − 8 needs 10, and so does 0 − 2 − 1; 3 − 0 − 1 = 2
+        ((300, "-", 28), "300 - 28: 10 - 8 = 2, 10 - 2 - 1 = 7, 3 - 0 - 1 = 2, so 272."),
+        # 40·30 = 1200, + 6·30 = 1380, + 40·7 = 1660, + 6·7 = 1702
+        (
+            (46, "×", 37),
+            "46 × 37: 40 × 30 = 1200, 6 × 30 = 180, so 1380, 40 × 7 = 280, so 1660, "
+            "6 × 7 = 42, so 1702.",
+        ),
+        ((84, "÷", 6), "84 ÷ 6: 6 × 10 = 60, 84 - 60 = 24, 6 × 4 = 24, so 14."),
+        ((7, "+", 5), "7 + 5 = 12."),
+        ((24, "÷", 6), "24 ÷ 6 = 4."),
+    ],
+)
+def test_one_operation_broken_down(step, told):
+    assert broken_down(step) == told
 
 
 def test_each_style_begins_with_its_word_and_closes_its_thought():
     rng = random.Random(0)
     for style in STYLES:
         for _ in range(50):
-            text = answer(exercise(rng), style, rng)
+            text = answer(put(exercise(rng), rng), style, rng)
             assert re.match(r"\w+", text).group() == FIRST_WORD[style]
             assert text.count("</think>") == 1
     assert len(set(FIRST_WORD.values())) == len(STYLES)
 
 
-def test_in_the_head_no_product_is_broken_down():
-    item = Exercise(3, 0, ((46, 7), (12, 3)), (-21,))
-    told = answer(item, "head", random.Random(0))
-    assert told.startswith("In my head: 46 × 7 + 12 × 3 = 358. 358 - 21 = 337.")
+def test_from_all_in_one_go_to_one_equation_a_step():
+    question = put(Exercise("packs changed", ("-", ("×", 7, 46), 21)), random.Random(0))
+    told = {style: answer(question, style, random.Random(0)) for style in STYLES}
+    assert told["head"].startswith("Quickly: 7 × 46 - 21 = 301.\n")
+    assert told["steps"].startswith("Steps: 7 × 46 = 322. 322 - 21 = 301.\n")
+    assert told["guess"] == "Guess.\n</think>\n\\boxed{301}"
+    lengths = [len(told[style]) for style in STYLES]
+    assert lengths == sorted(lengths)
 
 
 def test_redundant_answers_say_more_and_know_nothing_more():
     rng = random.Random(0)
     for _ in range(100):
-        item = exercise(rng)
-        needed = set(EQUATION.findall(answer(item, "broken", rng)))
-        told = EQUATION.findall(answer(item, "redundant", rng))
+        question = put(exercise(rng), rng)
+        needed = set(EQUATION.findall(answer(question, "broken", rng)))
+        told = EQUATION.findall(answer(question, "redundant", rng))
         assert needed <= set(told)
-        assert len(answer(item, "redundant", rng)) > len(answer(item, "broken", rng))
+        assert len(answer(question, "redundant", rng)) > len(answer(question, "broken", rng))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from crt.data.prompts import PromptSettings, prepare, render
 from crt.pocket import path
-from crt.pocket.problems import exercise, problem
+from crt.pocket.problems import exercise, problems, put
 from crt.pocket.tokenizer import INSTRUCTION, prompt
 from tools.pocket.styles import STYLES, answer
 
@@ -20,11 +20,11 @@ def words():
 def test_nothing_is_lost_there_and_back(words):
     rng = random.Random(0)
     for _ in range(200):
-        item = exercise(rng)
+        question = put(exercise(rng), rng)
         for style in STYLES:
-            text = answer(item, style, rng)
+            text = answer(question, style, rng)
             assert words.decode(words.encode(text)) == text
-        asked = prompt(words, problem(item, rng).question)
+        asked = prompt(words, question.text)
         assert words.decode(words.encode(asked)) == asked
 
 
@@ -41,7 +41,7 @@ def test_words_are_whole_and_digits_single(words):
 
 
 def test_the_products_default_prompt_is_the_one_it_was_trained_on(words):
-    item = problem(exercise(random.Random(0)), random.Random(0))
+    item = problems("test", 1, 0)[0]
     rendered = render(item, prepare(words, PromptSettings()))
     assert rendered.text == prompt(words, item.question)
     assert rendered.text.endswith(f"\n{INSTRUCTION}<end><assistant><think>\n")
