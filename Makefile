@@ -35,7 +35,7 @@ demo: $(VENV)/ready ## train, evaluate and compare on the pocket model (SEED=2 f
 	@$(BIN)/crt demo --seed $(SEED)
 
 test: check ## formatting, lint, types and all tests that need no GPU
-	$(BIN)/pytest -m "not gpu and not faults" -n 2 --dist loadfile
+	$(BIN)/pytest -m "not gpu and not faults" -n 2 --dist worksteal
 	@$(CHROMIUM) >/dev/null || echo "There is no chromium here: the pages' tests were skipped; make test-browser gets it and runs them."
 
 test-faults: $(VENV)/ready ## kills, full disks, damaged files, hostile input: the long way (FAULTS_SEED=1 for other moments)
