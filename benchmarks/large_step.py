@@ -18,9 +18,8 @@ from crt.algorithm.objectives import Shorten
 from crt.algorithm.step import decide
 from crt.config import RunConfig
 from crt.grading.grader import Grader
-from crt.run import Run
+from crt.run import Run, rollout_record
 from crt.sampling.policy import Response, grade_responses
-from crt.training.recorder import rollout_record
 from crt.types import Problem
 
 SENTENCE = (
@@ -29,7 +28,7 @@ SENTENCE = (
 )
 WORDS = SENTENCE.split()
 CONFIG = {"name": "large", "model": {"name": "pocket"}, "data": {"train": ["pocket:100"]},
-          "method": {"type": "crt_1s"}, "schedule": {"steps": 1}}  # fmt: skip
+          "method": {"type": "crt_1s"}, "schedule": {"steps": 10}}  # fmt: skip
 
 
 def main() -> None:
@@ -58,7 +57,7 @@ def main() -> None:
         began = time.perf_counter()
         run = Run.create(Path(folder) / "run", RunConfig.model_validate(CONFIG))
         values = advantages.reshape(-1).tolist()
-        records = (rollout_record(*pair) for pair in zip(rollouts, values, strict=True))
+        records = [rollout_record(*pair) for pair in zip(rollouts, values, strict=True)]
         run.add_rollouts(1, records)
         total += report("keep", began)
     print(f"{total:.2f} {megabytes() - before:.0f}")
