@@ -20,7 +20,7 @@ class Progress:
 
     def __init__(self, shown: bool = True) -> None:
         shown = shown and "CRT_QUIET" not in os.environ
-        self.shown, self.bar, self.printed = shown, None, -SECONDS
+        self.shown, self.bar, self.printed, self.counted = shown, None, -SECONDS, False
         if shown and sys.stderr.isatty():
             self.bar = _bar()
             self.task = self.bar.add_task("", total=None, text="loading")
@@ -44,11 +44,16 @@ class Progress:
             self.say(f"{line}  {self._left(share)}")
 
     def count(self, what: str, done: int, total: int) -> None:
-        """How many problems are answered outside the steps."""
+        """How many problems are answered outside the steps.
+
+        Without a terminal the first count of all is shown at once. Later ones are shown when they
+        have got somewhere, because every step may ask for a few problems.
+        """
         line = f"{what}, {done} of {total} problems"
         if self.bar is not None:
             self.bar.update(self.task, text=line)
-        elif time.monotonic() - self.printed >= SECONDS:
+        elif (done or not self.counted) and time.monotonic() - self.printed >= SECONDS:
+            self.counted = True
             self.say(line)
 
     def say(self, sentence: str) -> None:

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from crt.training.progress import Progress, describe
@@ -39,6 +41,17 @@ def test_waiting_is_shown_from_its_beginning_and_then_seldom(capsys):
     for done in (0, 32, 64):
         progress.count("reference", done, 200)
     assert capsys.readouterr().out == "reference, 0 of 200 problems\n"
+
+
+def test_a_step_that_asks_for_a_few_problems_says_nothing(capsys, monkeypatch):
+    progress = Progress()
+    progress.count("reference", 0, 200)
+    later = time.monotonic() + 60.0
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    progress.count("reference", 0, 16)
+    progress.count("reference", 200, 200)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["reference, 0 of 200 problems", "reference, 200 of 200 problems"]
 
 
 def test_other_ranks_are_quiet(capsys):
