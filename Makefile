@@ -49,7 +49,7 @@ test-browser: $(VENV)/ready ## the pages in a real browser; gets chromium if the
 		$(BIN)/python -m playwright install --with-deps chromium
 	$(BIN)/pytest -m browser
 
-bench: $(VENV)/ready ## speed beside what one would use instead, into docs/performance.md (ONLY=step for one row)
+bench: $(VENV)/ready ## speed beside what one would use instead, into docs/results/performance.md (ONLY=step for one row)
 	@$(BIN)/python benchmarks/run.py $(ONLY)
 
 test-cluster: $(CLUSTER)/ready ## verl's real trainer without a GPU, in an environment of its own (half an hour)

@@ -1,7 +1,7 @@
 """This product beside what a user would use instead: `make bench`, `make bench ONLY=step`.
 
-Rows are printed as they come and kept at once in benchmarks/results.json and docs/performance.md.
-A row that was not measured this time stays as it was.
+Rows are printed as they come. They are kept at once in benchmarks/results.json and in
+docs/results/performance.md. A row that was not measured this time stays as it was.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rows import NAMES, ROWS, Setting, chosen
 from crt.processes import physical_cores
 
 HERE = Path(__file__).parent
-RESULTS, PAGE = HERE / "results.json", HERE.parent / "docs" / "performance.md"
+RESULTS, PAGE = HERE / "results.json", HERE.parent / "docs" / "results" / "performance.md"
 
 
 def main() -> int:

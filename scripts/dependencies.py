@@ -1,4 +1,4 @@
-"""Writes docs/dependencies.md: every pinned package with its licence and what brings it.
+"""Writes docs/reference/dependencies.md: every pinned package with its licence and what brings it.
 
     python scripts/dependencies.py
 
@@ -50,7 +50,7 @@ def main() -> int:
             return 2
         extra = extras.get(canonical(name), "dev")
         rows.append(f"| {name} | {version} | {licence(installed)} | {extra} |")
-    (ROOT / "docs" / "dependencies.md").write_text(HEAD + "\n".join(rows) + "\n")
+    (ROOT / "docs" / "reference" / "dependencies.md").write_text(HEAD + "\n".join(rows) + "\n")
     return 0
 
 

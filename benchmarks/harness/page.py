@@ -1,4 +1,4 @@
-"""docs/performance.md: the table between two marks is made from the rows, the rest is kept."""
+"""docs/results/performance.md: the table between two marks comes from the rows, the rest stays."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The paper's measures, each a pure function; docs/metrics.md says how they are used."""
+"""The paper's measures, each a pure function; docs/concepts/metrics.md says how they are used."""
 
 import gzip
 from collections.abc import Sequence

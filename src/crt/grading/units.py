@@ -40,7 +40,7 @@ SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**
 SCALES |= {"trillion": 10**12, "dozen": 12}
 
 # Beside a number these change its meaning or say that there is more than the number. The letters
-# at the end are why `5 N` and `5 t` are not read as units (docs/grader.md, known limits).
+# at the end are why `5 N` and `5 t` are not read as units (docs/reference/grader.md, known limits).
 _NOT_UNITS = words(
     "not no none never nor and or plus minus times over divided by squared cubed root factorial "
     "half third quarter mod modulo base more less than greater fewer least most about "

@@ -82,7 +82,7 @@ def test_a_memory_survives_json(name):
 
 
 def test_every_method_has_a_recipe_and_a_page():
-    docs = Path(__file__).parents[3] / "docs" / "methods"
+    docs = Path(__file__).parents[3] / "docs" / "reference" / "methods"
     named = {name_of(load_recipe(path).method) for path in RECIPES}
     assert named == set(METHODS)
     for name in METHODS:

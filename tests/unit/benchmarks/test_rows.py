@@ -23,7 +23,7 @@ def test_every_row_has_one_module_that_is_there():
 
 
 def test_the_page_has_its_place_for_the_table():
-    text = (BENCHMARKS.parent / "docs" / "performance.md").read_text()
+    text = (BENCHMARKS.parent / "docs" / "results" / "performance.md").read_text()
     assert text.count(BEGIN) == text.count(END) == 1
 
 

@@ -1,4 +1,4 @@
-"""Rules of equality: each row is a decision, and docs/grader.md has it in words."""
+"""Rules of equality: each row is a decision, and docs/reference/grader.md has it in words."""
 
 import subprocess
 import sys
