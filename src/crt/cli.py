@@ -5,7 +5,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 VERBS = {
     "demo": "see the method work, on this machine, in a moment",
@@ -42,7 +42,7 @@ EXAMPLES = {
     "crt compare base=a short=b --format latex",
     "bench-methods": "crt bench-methods methods/crt methods/kimi --seeds 1 2 3 --out runs/two\n"
     "crt bench-methods tune methods/kimi --grid method.weight=0.5,1\n"
-    "crt bench-methods sensitivity pocket --grid optim.kl=0,0.001 --dry-run\n"
+    "crt bench-methods pocket --grid optim.kl=0,0.001 --dry-run\n"
     "crt bench-methods runs/two --table md",
     "family": "crt family runs/demo --data pocket/test:1000 --tolerance 0.02",
     "serve": "crt serve runs/demo --port 8080",
@@ -169,10 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"crt {__version__}")
         return 0
     if args.completion:
-        from crt.completion import script
-
-        parsers = {name: parser_of_verb(name) for name in VERBS}
-        print(script(args.completion, VERBS, parsers), end="")
+        print(completion_script(args.completion), end="")
         return 0
     if args.verb is None:
         parser.print_help()
@@ -234,3 +231,55 @@ def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
+
+
+# ---- Tab completion
+
+BASH = """\
+# In ~/.bashrc:  eval "$(crt --completion bash)"
+_crt() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} words=""
+    case "$COMP_CWORD:${{COMP_WORDS[1]}}" in
+        1:*) words="{verbs}" ;;
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o bashdefault -o default -F _crt crt
+"""
+ZSH = '# In ~/.zshrc:  eval "$(crt --completion zsh)"\nautoload -U bashcompinit && bashcompinit\n'
+FISH = "# In ~/.config/fish/config.fish:  crt --completion fish | source\n"
+
+
+def completion_script(shell: str) -> str:
+    """Tab completion for bash, zsh or fish, made from the parsers of all verbs."""
+    parsers = {name: parser_of_verb(name) for name in VERBS}
+    if shell == "fish":
+        return FISH + "".join(_fish_lines(parsers))
+    cases = "\n".join(
+        f'        *:{verb}) words="{" ".join(words_of(parser))}" ;;'
+        for verb, parser in parsers.items()
+    )
+    bash = BASH.format(verbs=" ".join(VERBS), cases=cases)
+    return bash if shell == "bash" else ZSH + bash.partition("\n")[2]
+
+
+def words_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Its options, and what its arguments may be where that is a list; those of actions too."""
+    words: list[str] = []
+    for action in parser._actions:
+        words += [option for option in action.option_strings if option.startswith("--")]
+        words += map(str, action.choices or ())
+        if isinstance(action, argparse._SubParsersAction):
+            words += [word for each in action.choices.values() for word in words_of(each)]
+    return list(dict.fromkeys(words))
+
+
+def _fish_lines(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
+    for verb, line in VERBS.items():
+        quoted = line.replace("'", r"\'")
+        yield f"complete -c crt -n __fish_use_subcommand -a {verb} -d '{quoted}'\n"
+    for verb, parser in parsers.items():
+        for word in words_of(parser):
+            what = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
+            yield f"complete -c crt -n '__fish_seen_subcommand_from {verb}' {what}\n"

@@ -31,7 +31,6 @@ LOWER = {
     **{room: allowed(room) for room in ROOMS if room != "commands"},
     **{key: {"algorithm", "data", "grading", "pocket", *SETTINGS} for key in SETTINGS},
     "demo": {"algorithm", "data", "evaluation", "reporting", *SETTINGS},
-    "completion": set(),
 }
 ANYTHING = {"commands", "cli", "__init__", "__main__"}
 

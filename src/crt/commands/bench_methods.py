@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Recipes and seeds, or a comparison that is there."""
     parser.epilog = (
         "Each model has a comparison of its own. Run again with the same words, the command goes\n"
-        "on where it was cut off; `tune` chooses settings by one rule; `sensitivity` changes one\n"
-        "setting at a time; the folder of a comparison shows what is there."
+        "on where it was cut off; `tune` chooses settings by one rule; `--grid` adds a variant of\n"
+        "each recipe per value; the folder of a comparison shows what is there."
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="RECIPE", help="recipes, NAME=RECIPE, or a comparison's folder")
@@ -75,12 +75,10 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
     """The comparisons that the words ask for."""
     from crt.experiments import plan
 
-    kind = args.words[0] if args.words[0] in ("tune", "sensitivity") else "methods"
+    kind = "tune" if args.words[0] == "tune" else "methods"
     words = args.words if kind == "methods" else args.words[1:]
     if not words:
         raise ConfigError(f"{kind} needs a recipe.")
-    if kind == "methods" and (args.grid or args.grids):
-        raise ConfigError("--grid belongs to `tune` and `sensitivity`: put it before the recipe.")
     recipes = plan.name_recipes(words, args.overrides, args.tuned)
     grids = plan.load_grids(args.grid, args.grids, recipes)
     seeds = [args.seed] if kind == "tune" else list(dict.fromkeys(args.seeds or [1, 2, 3]))

@@ -5,13 +5,14 @@ A method's metric is its mean over seeds, with an interval over seeds and proble
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
-from crt.algorithm.metrics import AES1, AES2, AesWeights, aes
+from crt.algorithm.metrics import AES1, AES2, AesWeights
 from crt.algorithm.statistics import Interval, two_level
 from crt.algorithm.two_stage import candidates_of, shortest_feasible
 from crt.evaluation.metrics import (
@@ -23,7 +24,7 @@ from crt.evaluation.metrics import (
     resample,
     same,
 )
-from crt.evaluation.paired import Pair, pair
+from crt.evaluation.paired import Pair, aes_or_nan, pair
 from crt.evaluation.store import FIGURES, Evaluation, load
 from crt.experiments.plan import TIMES, Comparison, Job
 from crt.io import read_rows
@@ -239,9 +240,11 @@ def _why_missing(outcome: Outcome, has_base: bool) -> str:
 def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
     """Every metric of one seed against its base, averaged over the data sets (macro)."""
     pairs = [pair(tally, base.counts[name]) for name, tally in evaluation.counts.items()]
+    strata = [[accuracy(t), lengths(t), accuracy(b), lengths(b)] for t, b in pairs]
+    scores = {key: partial(aes_or_nan, weights) for key, weights in SCORES.items()}
     return {
         **measure_plain([tally for tally, _ in pairs]),
-        **{key: _score(weights, pairs) for key, weights in SCORES.items()},
+        **{key: _resample(score, strata) for key, score in scores.items()},
         **{key: _transition(kind, pairs) for key, kind in TRANSITIONS.items()},
     }
 
@@ -257,16 +260,6 @@ def mean_over_seeds(metrics: Sequence[Metric], problems: int) -> Interval | None
         return None
     values = [metric.value for metric in metrics]
     return two_level(values, np.array([metric.resamples for metric in metrics]), problems, SEED)
-
-
-def _score(weights: AesWeights, pairs: Sequence[Pair]) -> Metric:
-    def score(acc: Array, length: Array, base_acc: Array, base_length: Array) -> Array:
-        usable = (base_acc > 0) & (base_length > 0)  # AES is relative to both
-        safe = (np.where(usable, base_acc, 1.0), np.where(usable, base_length, 1.0))
-        return np.where(usable, aes(acc, length, *safe, weights), np.nan)
-
-    strata = [[accuracy(t), lengths(t), accuracy(b), lengths(b)] for t, b in pairs]
-    return _resample(score, strata)
 
 
 def _transition(kind: Callable[[Array], BoolArray], pairs: Sequence[Pair]) -> Metric:

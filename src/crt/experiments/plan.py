@@ -26,7 +26,7 @@ SAME_WORK = (
 SAME_STEPS = ("schedule.steps", "schedule.problems_per_step", "sampling.group_size")
 STATED_BUDGET = ("prompt.budget", "prompt.budget_tokens")  # the method's own, like its settings
 
-Kind = Literal["methods", "tune", "sensitivity"]
+Kind = Literal["methods", "tune"]
 Grid = dict[str, list[Any]]  # setting → values; settings joined by + have the same value
 Values = Mapping[str, Any]  # setting → the value that a run tries
 
@@ -205,12 +205,8 @@ def make_jobs(
 ) -> list[Job]:
     """Recipes × seeds × variants, all on the same work; methods are compared within a model.
 
-    `tune` tries every combination of a grid, `sensitivity` the recipe and then each value alone.
+    `tune` tries every combination of a grid, a comparison the recipe and then each value alone.
     """
-    if kind == "sensitivity" and (len(recipes) != 1 or not any(grids.values())):
-        raise ConfigError(
-            "sensitivity takes one recipe and --grid section.key=value,… or --grids FILE."
-        )
     jobs: list[Job] = []
     for recipe, seed in product(recipes.values(), seeds):
         grid = grids.get(recipe.name, {})

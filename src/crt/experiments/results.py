@@ -14,9 +14,9 @@ from crt.errors import ConfigError, DataError
 from crt.evaluation import render
 from crt.evaluation.tables import Cell, Column, Mark, Table
 from crt.experiments.collect import Result, Results, collect, mean_over_seeds, read_outcome
-from crt.experiments.plan import Comparison, Job, flatten, group_jobs, toml
+from crt.experiments.plan import Comparison, Job, group_jobs, toml
 from crt.io import write_json, write_text
-from crt.reporting.figures import sensitivity, tradeoff
+from crt.reporting.figures import tradeoff
 from crt.reporting.load import ReportData
 from crt.reporting.report import save_figure
 from crt.run import Run
@@ -62,8 +62,6 @@ TEXTS: dict[str, tuple[str, Callable[[Sequence[Result]], str]]] = {
 
 def build_tables(results: Results) -> list[Table]:
     """The tables of this kind of comparison for which there is something."""
-    if results.comparison.kind == "sensitivity":
-        return [_setting_table(results, key) for key in settings(results) if points(results, key)]
     jobs = results.comparison.methods
     measured = [method for method in jobs if results.of(method, "last")]
     if not measured:
@@ -201,47 +199,9 @@ def _cost_table(results: Results, methods: Sequence[str]) -> Table:
     return Table("cost", "What it took", columns, body, notes)
 
 
-def settings(results: Results) -> list[str]:
-    """Settings that are varied, in the grid's order."""
-    return list(dict.fromkeys(key for job in results.comparison.jobs for key in job.values))
-
-
-def points(results: Results, key: str) -> list[tuple[Any, list[Result]]]:
-    """A setting's values with their results over seeds, the recipe's own among them."""
-    measured_values: list[tuple[Any, list[Result]]] = []
-    for method, (job, *_) in results.comparison.methods.items():
-        measured = results.of(method, "recommended")
-        if measured and (not job.values or key in job.values):
-            own = flatten(job.config).get(key.partition("+")[0].strip())
-            measured_values.append((job.values.get(key, own), measured))
-
-    def numbers_first(point: tuple[Any, list[Result]]) -> tuple[bool, float]:
-        is_number = isinstance(point[0], int | float) and not isinstance(point[0], bool)
-        return not is_number, point[0] if is_number else 0.0
-
-    return sorted(measured_values, key=numbers_first)
-
-
-def _setting_table(results: Results, key: str) -> Table:
-    """A row for every value of one setting."""
-    columns = _columns("acc", "len", "aes2", "ad", "worst", "feasible")
-    rows = tuple(
-        (
-            str(value) if measured[0].job.values else f"{value} (the recipe's)",
-            tuple(_cell(measured, column.key) for column in columns),
-        )
-        for value, measured in points(results, key)
-    )
-    first = results.results[0]
-    note = f"{first.problems} problems, {first.rollouts} rollouts a run; recommended checkpoints."
-    return Table(f"sensitivity_{key}", key, columns, rows, (note,))
-
-
 # ---- What is shown and written
 
-METHODS, RESULTS, SENSITIVITY, TUNED = (
-    "methods.json", "results.md", "sensitivity.json", "tuned.json",
-)  # fmt: skip
+METHODS, RESULTS, TUNED = "methods.json", "results.md", "tuned.json"
 TUNING_RULE = (
     "highest AES2 of the recommended checkpoint on the validation problems against the reference "
     "there; a run that an alarm stopped comes after those that finished; the first of equals"
@@ -271,35 +231,20 @@ def write_results(comparison: Comparison) -> Results:
     """Writes the files anew, from what is measured so far."""
     results = collect(comparison)
     write_json(comparison.path / METHODS, [result.row() for result in results.results])
-    if comparison.kind == "sensitivity":
-        write_json(comparison.path / SENSITIVITY, sensitivity_rows(results))
     if results.results:
         write_text(comparison.path / RESULTS, results_page(results))
     return results
-
-
-def sensitivity_rows(results: Results) -> list[dict[str, Any]]:
-    """One row per setting, value and seed."""
-    return [
-        {"setting": key, "value": value, "own": not result.job.values, **result.row()}
-        for key in settings(results)
-        for value, measured in points(results, key)
-        for result in measured
-    ]
 
 
 def results_page(results: Results) -> str:
     """The tables with intervals, under what was compared and what was the same."""
     comparison = results.comparison
     config = comparison.jobs[0].config
-    what, same = "methods", "model, training problems, reference, sampler, grader and evaluation"
-    if comparison.kind == "sensitivity":
-        what = f"variants of {comparison.jobs[0].recipe}"
-        same = "everything but the setting named, and the evaluation"
+    same = "model, training problems, reference, sampler, grader and evaluation"
     budget = config.schedule.tokens
     equal = f"{budget:,} generated training tokens" if budget else f"{config.schedule.steps} steps"
     return (
-        f"# {len(comparison.methods)} {what} on {config.model.name}\n\n"
+        f"# {len(comparison.methods)} methods on {config.model.name}\n\n"
         f"Each has {equal} and seeds {', '.join(map(str, comparison.seeds))}; "
         f"{same} ({', '.join(config.evaluation.data)}) are the same.\n\n"
         f"{render.markdown(build_tables(results), intervals=True)}\n{LEGEND}\n"
@@ -340,21 +285,14 @@ def export(comparisons: Sequence[Comparison], folder: Path) -> Iterator[Path]:
 
 
 def _export(results: Results, folder: Path) -> Iterator[Path]:
-    kind = results.comparison.kind
-    if kind == "sensitivity":
-        data = {"sensitivity": sensitivity_rows(results)}
-        (figure,) = sensitivity.figures(ReportData((), sensitivity=tuple(data["sensitivity"])))
-    else:
-        rows = [result.row() for result in results.results]
-        kinds = {"methods": "recommended", "methods_last": "last"}
-        data = {n: [row for row in rows if row["checkpoint"] == kinds[n]] for n in kinds}
-        (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))
-    for name, part in data.items():
-        write_json(folder / f"{name}.json", part)
+    rows = [result.row() for result in results.results]
+    for name, kind in (("methods", "recommended"), ("methods_last", "last")):
+        write_json(folder / f"{name}.json", [row for row in rows if row["checkpoint"] == kind])
         yield folder / f"{name}.json"
-    write_text(folder / f"{kind}.md", results_page(results))
-    save_figure(figure, folder / f"{kind}.png")
-    yield from (folder / f"{kind}.md", folder / f"{kind}.png")
+    write_text(folder / "methods.md", results_page(results))
+    (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))
+    save_figure(figure, folder / "methods.png")
+    yield from (folder / "methods.md", folder / "methods.png")
 
 
 # Tuning: settings by one rule for every method, on validation problems, at a seed of its own

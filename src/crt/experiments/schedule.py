@@ -8,18 +8,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from crt.errors import DataError
+from crt.config import RunConfig
+from crt.errors import CrtError, DataError
+from crt.evaluation.evaluator import Plan, evaluate
 from crt.experiments.collect import Outcome, is_evaluated, read_outcome, read_outcomes
-from crt.experiments.plan import LOGS, PLAN, RUNS, TIMES, Comparison, write_plan
+from crt.experiments.plan import (
+    LOGS,
+    PLAN,
+    RUNS,
+    TIMES,
+    Comparison,
+    Job,
+    open_comparison,
+    write_plan,
+)
 from crt.experiments.results import write_results
 from crt.io import append_row, read_rows
-from crt.processes import at_signal, ends_with_parent
-from crt.run import CONFIG
+from crt.processes import at_signal, ends_with_parent, silence_libraries
+from crt.run import CONFIG, Run
 
 say = partial(print, flush=True)  # at once, also into a pipe
 REPORT_EVERY = 60.0  # seconds between lines about progress
@@ -171,7 +182,7 @@ class Schedule:
         """After `python -m`."""
         path, name = self.comparison.path, task.name
         if task.kind == "evaluate":
-            return ("crt.experiments.measure", str(path), name)
+            return ("crt.experiments.schedule", str(path), name)
         return train_argv(path / PLAN / f"{name}.json", path / RUNS / name)
 
     def _collect_ended(self) -> bool:
@@ -269,3 +280,57 @@ def _cpu_seconds() -> float:
     """Of all processes that were started here and have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+# ---- In the process that evaluates: python -m crt.experiments.schedule DIR NAME
+
+
+def measure_base(comparison: Comparison, seed: int) -> None:
+    """Evaluates the model as it was; no budget is stated to it."""
+    config = next(job.config for job in comparison.jobs if job.seed == seed)
+    prompt = replace(config.prompt, budget="none", budget_tokens=None)
+    plan = plan_for(config.model_copy(update={"prompt": prompt}), config.model.name)
+    evaluate(plan, comparison.base(seed), name="base", note=print)
+
+
+def measure_run(comparison: Comparison, job: Job) -> None:
+    """Evaluates the recommended checkpoint and the last; once if they are the same."""
+    run = Run.open(comparison.run(job))
+    for step in dict.fromkeys(read_outcome(run.path).checkpoints.values()):
+        folder = comparison.evaluation(job, step)
+        if not is_evaluated(folder):
+            plan = plan_for(run.config, str(run.checkpoint(step)))
+            evaluate(plan, folder, name=job.method, note=print)
+
+
+def plan_for(config: RunConfig, model: str) -> Plan:
+    """As the recipe says, with the prompt that the method was trained with."""
+    own = {"name": model} | ({} if model == config.model.name else {"revision": None})
+    return Plan(
+        config.model.model_copy(update=own),
+        config.evaluation,
+        prompt=config.prompt,
+        seed=config.seed,
+        truncated="grade" if config.grading.truncated == "grade" else "wrong",
+        grading=config.grading,
+        load={"folder": config.data.folder, "skip_bad": config.data.skip_bad},
+    )
+
+
+def main(folder: str, name: str) -> None:
+    """Evaluates one run by its name, or `base-seedN`."""
+    silence_libraries()
+    comparison = open_comparison(Path(folder))
+    seeds = {comparison.base(seed).name: seed for seed in comparison.seeds}
+    if name in seeds:
+        measure_base(comparison, seeds[name])
+    else:
+        measure_run(comparison, next(job for job in comparison.jobs if job.name == name))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except CrtError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -1,6 +1,6 @@
 """What a report is made of: directories are read into runs and groups of evaluations, then rows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,9 @@ from crt.io import read_json
 from crt.run import Run
 
 METHODS = "methods.json"  # of a comparison of methods
-SENSITIVITY = "sensitivity.json"  # beside it, if settings were varied
-SENSITIVITY_METRICS = ("acc", "len", "aes2")
 METHOD_METRICS = ("acc", "len", "r_zip", "aes1", "aes2", "ad", "ap", "ai")
 METRICS = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
 VERSUS_BASE = ("saved", "aes1", "aes2", "r_zip_matched", "r_zip_matched_base", "ad", "ap", "ai")
-SETTING_TITLES = {  # by the last part of a setting's name
-    "tolerance": "tolerance ε",
-    "slack": "slack η",
-    "problems_per_step": "problems per step",
-    "length_on": "length counted on",
-    "mode": "reference",
-}
 Row = dict[str, Any]
 ProblemKey = tuple[str, str]  # data set and problem
 
@@ -143,7 +134,6 @@ class ReportData:
     runs: tuple[RunView, ...] = ()
     groups: tuple[EvaluationGroup, ...] = ()
     methods: tuple[Row, ...] = ()  # a row per method, seed and kind of checkpoint
-    sensitivity: tuple[Row, ...] = ()  # a row per setting, value and seed
     notes: tuple[str, ...] = ()  # what was left out and why
 
 
@@ -176,7 +166,6 @@ def load_report_data(paths: Sequence[Path]) -> ReportData:
         runs=tuple(run for part in parts for run in part.runs),
         groups=_with_unique_labels([group for part in parts for group in part.groups]),
         methods=tuple(row for part in parts for row in part.methods),
-        sensitivity=tuple(row for part in parts for row in part.sensitivity),
         notes=tuple(note for part in parts for note in part.notes),
     )
 
@@ -273,14 +262,10 @@ def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, .
 def _read_comparison(path: Path, runs: Sequence[Path]) -> ReportData:
     """The rows of a comparison of methods, and the evaluations that they rest on."""
     rows = _read_rows(path / METHODS, {"method", "acc", "len"})
-    needed = {"setting", "value", "method", "own", *SENSITIVITY_METRICS}
-    sensitivity = _read_rows(path / SENSITIVITY, needed)
     if not rows and not runs:
         raise DataError(f"{path} has no result yet: {METHODS} is empty, and runs/ has no run.")
-    names = variant_names(sensitivity)
-    rows = [{**row, "method": names.get(row["method"], row["method"])} for row in rows]
     groups = tuple(_groups_by_seed(path, without_last(rows)))
-    return ReportData((path,), (), groups, tuple(rows), tuple(sensitivity))
+    return ReportData((path,), (), groups, tuple(rows))
 
 
 def _read_rows(path: Path, needed: set[str]) -> list[Row]:
@@ -387,36 +372,6 @@ def without_last(methods: Sequence[Row]) -> list[Row]:
     if not any(row.get("checkpoint") == "recommended" for row in methods):
         return list(methods)
     return [row for row in methods if row.get("checkpoint") != "last"]
-
-
-def sensitivity_rows(sensitivity: Sequence[Row]) -> list[Row]:
-    """A row per setting and value: means over seeds with their range."""
-    return [
-        {
-            **{"setting": setting, "title": setting_title(setting), "value": str(value)},
-            **{"own": seeds[0]["own"], "seeds": len(seeds)},
-            "numeric": isinstance(value, int | float),
-            "feasible": f"{sum(bool(row.get('feasible')) for row in seeds)} of {len(seeds)}",
-            **mean_and_range((*SENSITIVITY_METRICS, "base_acc"), seeds),
-        }
-        for (setting, value), seeds in group_by(sensitivity, "setting", "value").items()
-    ]
-
-
-def setting_title(setting: str) -> str:
-    """A setting's name for readers."""
-    last = setting.rpartition(".")[2]
-    return SETTING_TITLES.get(last, last.replace("_", " "))
-
-
-def variant_names(sensitivity: Sequence[Row]) -> Mapping[str, str]:
-    """Method → the setting that differs in it."""
-    return {
-        row["method"]: "as in the recipe"
-        if row["own"]
-        else f"{setting_title(row['setting'])} = {row['value']}"
-        for row in sensitivity
-    }
 
 
 def group_by(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:

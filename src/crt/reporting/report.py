@@ -17,7 +17,7 @@ from crt.errors import ConfigError, CrtError, DataError
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
-from crt.reporting.figures import cases, sensitivity, stability, tradeoff, training
+from crt.reporting.figures import cases, stability, tradeoff, training
 from crt.reporting.load import (
     EvaluationPoint,
     ReportData,
@@ -145,7 +145,6 @@ def _make_folder(path: Path) -> None:
 def figures_of(data: ReportData) -> list[Figure]:
     """Every figure that there is something to show of, in the order of reading."""
     return [
-        *sensitivity.figures(data),
         *tradeoff.figures(data),
         *training.trajectory_figures(data),
         *stability.figures(data),
@@ -260,8 +259,7 @@ def _title(data: ReportData) -> str:
     names = [run.name for run in data.runs] or [group.label for group in data.groups]
     if data.methods:
         count = len({row["method"] for row in data.methods})
-        what = "settings varied" if data.sensitivity else f"{count} methods compared"
-        names = [f"{path.name}: {what}" for path in data.paths]
+        names = [f"{path.name}: {count} methods compared" for path in data.paths]
     names = list(dict.fromkeys(names))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 

@@ -11,7 +11,6 @@ from crt.reporting.load import (
     RunView,
     main_groups,
     method_rows,
-    sensitivity_rows,
 )
 
 METHOD_NAMES = {
@@ -34,8 +33,6 @@ class Certificate(NamedTuple):
 
 def sentences(data: ReportData) -> list[str]:
     """What was run; what came of it; how sure that is."""
-    if data.sensitivity:
-        return _sensitivity_sentences(data)
     if data.methods:
         return _method_sentences(data)
     group = best_group(data)
@@ -163,23 +160,6 @@ def _method_sentences(data: ReportData) -> list[str]:
         f"with {best['len']:.0f} tokens per response."
     )
     return [first, second, OVER_SEEDS]
-
-
-def _sensitivity_sentences(data: ReportData) -> list[str]:
-    """Which settings were varied, and how far the metrics go."""
-    rows = sensitivity_rows(data.sensitivity)
-    seeds = max(row["seeds"] for row in rows)
-    names = ", ".join(dict.fromkeys(row["title"] for row in rows))
-    result = [f"One setting at a time is varied, with up to {seeds} seeds each: {names}."]
-    for name, title, form in (("acc", "Accuracy", "{:.1f} %"), ("len", "Length", "{:.0f} tokens")):
-        measured = [row for row in rows if row[name] is not None]
-        if measured:
-            ends = [end(measured, key=itemgetter(name)) for end in (min, max)]
-            low, high = (
-                f"{form.format(row[name])} ({row['title']} = {row['value']})" for row in ends
-            )
-            result.append(f"{title} goes from {low} to {high}.")
-    return [*result, OVER_SEEDS]
 
 
 def base_accuracies(data: ReportData) -> str:

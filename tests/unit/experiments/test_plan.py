@@ -136,7 +136,7 @@ def test_a_grid_goes_over_what_it_varies(recipes):
 def test_the_recipes_own_value_is_run_once(recipes):
     found = named(recipes, "two")
     grid = {"reference.rollouts": [2, 4], "method.shorten.tolerance": [0.0, 0.1]}
-    jobs = make_jobs("sensitivity", found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
+    jobs = make_jobs("methods", found, {"two": grid}, [1])  # 4 and 0.0 are the recipe's own
     assert [dict(job.values) for job in jobs] == [
         {},
         {"reference.rollouts": 2},
@@ -148,7 +148,7 @@ def test_the_recipes_own_value_is_run_once(recipes):
 def test_settings_may_be_turned_together(recipes):
     key = "method.shorten.slack+method.refine.length_slack"
     found = named(recipes, "two")
-    own, both = make_jobs("sensitivity", found, {"two": {key: [0.01, 0.05]}}, [1])
+    own, both = make_jobs("methods", found, {"two": {key: [0.01, 0.05]}}, [1])
     assert overrides(both.values) == [f"{each}=0.05" for each in key.split("+")]
     method = both.config.model_dump()["method"]
     assert method["shorten"]["slack"] == method["refine"]["length_slack"] == 0.05
@@ -157,7 +157,7 @@ def test_settings_may_be_turned_together(recipes):
 
 def test_the_grid_of_the_repository(capsys):
     """Its settings exist, and the recipe's own value of each is among them."""
-    words = ["bench-methods", "sensitivity", str(ROOT / "recipes/methods/crt.toml"), "--dry-run"]
+    words = ["bench-methods", str(ROOT / "recipes/methods/crt.toml"), "--dry-run"]
     grids = ["--grids", str(ROOT / "benchmarks/sensitivity.toml"), "--seeds", "1"]
     budget = ["--set", "schedule.tokens=1000", "--out", "nowhere"]
     assert main([*words, *grids, *budget]) == 0
@@ -254,8 +254,7 @@ def test_a_dry_run_writes_nothing(recipes, tmp_path, capsys):
     [
         (["nowhere.toml"], "nowhere.toml cannot be read"),
         (["tune"], "tune needs a recipe"),
-        (["two", "--grid", "a.b=1"], "--grid belongs to"),
-        (["sensitivity", "two"], "sensitivity takes one recipe and --grid"),
+        (["two", "--grid", "a.b=1"], "a is not a setting"),
         (["two", "two"], "two recipes are called 'two'"),
         (["two", "--jobs", "0"], "--jobs 0"),
     ],
