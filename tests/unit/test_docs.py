@@ -98,7 +98,8 @@ def commands(page: Path) -> Iterator[str]:
 def test_commands_in_blocks_are_understood(page: Path) -> None:
     for line in commands(page):
         words = shlex.split(line, comments=True)[1:]
-        assert parser_for(words[0]).parse_args(words).verb == words[0], line
+        verb = words[0] if words[0] in VERBS else None
+        assert parser_for(verb).parse_args(words).verb == verb, line
 
 
 @every_page
@@ -153,7 +154,7 @@ def test_python_in_pages_compiles(page: Path) -> None:
 def running() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
-        for part in page.read_text(encoding="utf-8").split(RUNS)[1:]:
+        for part in page.read_text(encoding="utf-8").split(f"\n{RUNS}\n")[1:]:
             block = BLOCK.match(part.lstrip("\n"))
             assert block and block.group(2) == "python", f"{page}: no Python after {RUNS}"
             found.append((page_id(page), block.group(3)))
