@@ -1,10 +1,11 @@
 """Completions that somebody else produced: graded, measured and compared, without torch.
 
-    python examples/score_completions.py                               # made-up completions, seconds
+    python examples/score_completions.py                        # made-up completions, seconds
     python examples/score_completions.py base.jsonl short.jsonl --data math500
 
-A file has one JSON object per line: `problem_id` (or `question`), `response`, and if they are known
-`tokens` and `stop`. Without `tokens` lengths are unknown, never guessed. The first file is the base.
+A file has one JSON object per line: `problem_id` (or `question`), `response`, and `tokens` and
+`stop` if they are known. Without `tokens` lengths are unknown, never guessed. The first file is the
+base.
 `crt score` and `crt compare` do the same on the command line.
 """
 

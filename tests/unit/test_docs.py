@@ -114,6 +114,28 @@ def test_commands_in_sentences_have_verbs_and_options_that_exist(page: Path) -> 
         assert set(options) <= {*known, "--help"}, line
 
 
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "recipes" / "cluster").glob("*.[sy]*")), ids=page_id
+)
+def test_commands_in_job_scripts_are_understood(file: Path) -> None:
+    text = file.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^[^#\n]*?(crt train [^;&\n]+)", text, re.MULTILINE)
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        assert parser_for(words[1]).parse_args(words[1:]).verb == "train", line
+
+
+def test_extras_that_are_named_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    texts = [page.read_text() for page in [*PAGES, ROOT / "Dockerfile", ROOT / "Makefile"]]
+    named = re.findall(r"(?:\.|crt-train)\[([a-z,]+)\]|EXTRAS=([a-z,]+)", "\n".join(texts))
+    found = {name for pair in named for name in "".join(pair).split(",")}
+    assert found and found <= set(extras)
+
+
 # ---- Blocks of TOML, JSON and Python
 
 

@@ -80,7 +80,9 @@ def terminal(
     colour = sys.stdout.isatty() if colour is None else colour
     width = width or shutil.get_terminal_size().columns
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=colour, no_color=not colour)
+    console = Console(
+        file=out, width=width, force_terminal=colour, no_color=not colour, force_jupyter=False
+    )
 
     def styled(cell: Cell, text: str) -> Text:
         best = "best" in cell.marks

@@ -78,7 +78,7 @@ def test_no_screen_is_so_narrow_that_a_figure_is_cut():
     )
     cells = tuple(Cell(Interval(10.0 + i, 7.0, 13.0, 9)) for i in range(4))
     table = Table("t", "Title", columns, (("ours", cells),))
-    for width in range(45, 130, 3):
+    for width in range(55, 130, 3):
         text = render.terminal([table], intervals=True, width=width)
         assert all(f"1{i}.00 [7.00, 13.00]" in text for i in range(4)), width
         assert all(len(line) <= width for line in text.splitlines()), width
