@@ -36,6 +36,8 @@ def test_the_demo_trains_evaluates_and_reports(demo):
     assert [row["name"] for row in summary["table"]] == ["base", "stage1", "crt"]
     assert all(row["n_problems"] == 8 and row["len"] > 0 for row in summary["table"])
     assert summary["certificate"]["problems"] == 8
+    weights = demo / "checkpoints" / "step-0002" / "model.safetensors"
+    assert weights.stat().st_mode == (demo / "config.json").stat().st_mode
     assert "<html" in (demo / "report.html").read_text()
 
 
