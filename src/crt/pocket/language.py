@@ -230,11 +230,11 @@ class Plainly(random.Random):
     """Chooses the first of the ways to say a thing."""
 
     def choice(self, seq: Any) -> Any:
-        """The first."""
+        if not seq:  # of money, for one, not everything can be said
+            raise Outside("it does not know stories of this form")
         return seq[0]
 
     def random(self) -> float:
-        """Never below a share."""
         return 1.0
 
 

@@ -4,7 +4,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from crt.pocket.stories import (
     EARNS,
@@ -47,15 +47,6 @@ def calculate(left: int, sign: str, right: int) -> int:
             raise ValueError(f"{left} ÷ {right} is no whole number")
         return left // right
     return {"+": left + right, "-": left - right, "×": left * right}[sign]
-
-
-def equations(expression: Expression) -> list[tuple[int, str, int]]:
-    """The operations in the order in which they are done, with the numbers they are done on."""
-    if isinstance(expression, int):
-        return []
-    sign, left, right = expression
-    own = (value(left), sign, value(right))
-    return [*equations(left), *equations(right), own]
 
 
 def numbers(expression: Expression) -> tuple[int, ...]:
@@ -506,12 +497,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def split_of(item: Exercise) -> Split:
+def split_of(arithmetic: str) -> Split:
     """Eight of ten problems are for training, one for validation, one for testing.
 
     The arithmetic alone decides, so that no rewording crosses from one split to another.
     """
-    place = int(digest(item.key)[:8], 16) % 10
+    place = int(digest(arithmetic)[:8], 16) % 10
     return "train" if place < 8 else "validation" if place == 8 else "test"
 
 
@@ -519,7 +510,7 @@ def exercises(split: str, rng: random.Random) -> Iterator[Exercise]:
     """Endless exercises of one split, repeats possible."""
     while True:
         item = exercise(rng)
-        if split_of(item) == split:
+        if split_of(item.key) == split:
             yield item
 
 
@@ -560,20 +551,7 @@ def problem(item: Exercise, rng: random.Random) -> Problem:
     )
 
 
-def level_of(item: Problem) -> int:
-    """The difficulty of a problem made here, 1 to 4."""
-    return int(item.source.rsplit("-", 1)[1])
-
-
-def problems(split: str, count: int, seed: int) -> list[Problem]:
-    """`count` different problems of a split; the same seed gives the same list on any machine."""
-    if split not in get_args(Split):
-        raise ValueError(f"no split {split!r}: one of {', '.join(get_args(Split))}")
+def problems(split: str, seed: int) -> Iterator[Problem]:
+    """Endless problems of a split, repeats possible; the same from a seed on any machine."""
     rng = random.Random(f"{split}-{seed}")
-    unique: dict[str, Problem] = {}
-    for item in exercises(split, rng):
-        if len(unique) >= count:
-            break
-        drawn = problem(item, rng)
-        unique.setdefault(drawn.id, drawn)
-    return list(unique.values())
+    return (problem(item, rng) for item in exercises(split, rng))
