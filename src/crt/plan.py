@@ -51,7 +51,6 @@ DEVICES = {
 
 
 def device_of(name: str) -> Device:
-    """The device of this name."""
     if name not in DEVICES:
         raise ConfigError(f"no device {name!r}. {did_you_mean(name, DEVICES)}")
     return replace(DEVICES[name], name=name)
@@ -473,7 +472,6 @@ def figures(plan: Plan, price: float | None = None) -> dict[str, str]:
 
 
 def describe_one(plan: Plan, price: float | None) -> Iterator[str]:
-    """One recipe in detail."""
     config = plan.config
     yield (
         f"{config.name} on {plan.devices} × {plan.device.name}, {amount(plan.shape.parameters)} "

@@ -60,7 +60,6 @@ class Outcome:
 
     @property
     def over(self) -> bool:
-        """Whether the run came to an end, good or bad."""
         return self.status in ("finished", "stopped")
 
 
@@ -112,7 +111,6 @@ def checkpoints_of(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], 
 
 
 def is_evaluated(folder: Path) -> bool:
-    """Whether the evaluation in a folder is complete."""
     return (folder / FIGURES).is_file()
 
 
@@ -186,7 +184,6 @@ class Results:
 
 
 def collect(comparison: Comparison) -> Results:
-    """Reads what is there."""
     bases: dict[int, Evaluation] = {}
     base_metrics: dict[int, dict[str, Metric]] = {}
     for seed in comparison.seeds:

@@ -88,7 +88,6 @@ def _columns(*keys: str) -> tuple[Column, ...]:
 
 
 def _cell(row: Sequence[Result], key: str) -> Cell:
-    """A method's cell, over its seeds."""
     if key in TEXTS:
         return Cell(text=TEXTS[key][1](row))
     return Cell(mean_over_seeds([result.metrics[key] for result in row], row[0].problems))
@@ -252,7 +251,6 @@ def results_page(results: Results) -> str:
 
 
 def render_tables(tables: Sequence[Table], form: str, intervals: bool) -> str:
-    """Tables as text in one of the forms."""
     if form == "terminal":
         return render.terminal(tables, intervals) + LEGEND + "\n"
     if form in ("markdown", "md"):

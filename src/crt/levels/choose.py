@@ -247,7 +247,6 @@ def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, tolerance: float) -> str:
-    """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
     feasible = _feasible(checkpoints, base_length, tolerance)
     certificates = [c.certificate for c in feasible if c.certificate]

@@ -277,7 +277,6 @@ def known_name(main: str, text: str) -> str:
 
 
 def as_typed(word: str, text: str) -> str:
-    """A word as it stands in the question."""
     match = re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE)
     return match[0] if match else word
 
@@ -286,7 +285,6 @@ def as_typed(word: str, text: str) -> str:
 
 
 def alternatives(words: tuple[str, ...] | list[str]) -> str:
-    """One of some words."""
     return "(?:" + "|".join(words) + ")"
 
 

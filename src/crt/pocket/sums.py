@@ -29,8 +29,6 @@ class SumsWorld:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Numbers to be added."""
-
     level: int
     terms: tuple[int, ...]
 
@@ -40,7 +38,6 @@ class Sum:
 
     @property
     def key(self) -> str:
-        """The sum as text."""
         return written(self.terms)
 
 
@@ -71,7 +68,6 @@ def exercises(world: SumsWorld, split: str, rng: random.Random) -> Iterator[Sum]
 
 
 def problem(world: SumsWorld, item: Sum, rng: random.Random) -> Problem:
-    """Puts a sum into words."""
     return Problem(
         id=f"{world.name.replace(':', '-')}-{digest(item.key)[:16]}",
         question=rng.choice(ASKED).format(sum=item.key),
