@@ -339,13 +339,17 @@ def open_comparison(path: Path) -> Comparison:
     data = read_json(path / COMPARISON)
     try:
         kind = data["kind"]
-        rows = [(row["method"], row["recipe"], row["name"], row["values"]) for row in data["jobs"]]
+        jobs = tuple(
+            Job(
+                row["method"],
+                row["recipe"],
+                load_recipe(path / PLAN / f"{file_name(row['name'])}.json"),
+                row["values"],
+            )
+            for row in data["jobs"]
+        )
     except (KeyError, TypeError):
         raise DataError(f"{path / COMPARISON} is not a comparison of this version.") from None
-    jobs = tuple(
-        Job(method, recipe, load_recipe(path / PLAN / f"{file_name(name)}.json"), values)
-        for method, recipe, name, values in rows
-    )
     return Comparison(path, kind, jobs)
 
 

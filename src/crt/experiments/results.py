@@ -39,7 +39,10 @@ COST_NOTE = (
 DECIMALS = {"acc": 2, "len": 1, "aes1": 3, "aes2": 3, "r_zip": 3, "ad": 1, "ap": 1, "ai": 1}
 # What is shown as text: title, and the text from a method's results, one per seed
 TEXTS: dict[str, tuple[str, Callable[[Sequence[Result]], str]]] = {
-    "worst": ("worst seed", lambda row: f"{min(_gain(result) for result in row):+.2f}"),
+    "worst": (
+        "worst seed",
+        lambda row: f"{min(r.metrics['acc'].value - r.base['acc'].value for r in row):+.2f}",
+    ),
     "seeds": ("seeds", lambda row: str(len(row))),
     "tokens": ("tokens", lambda row: f"{np.mean([r.outcome.tokens for r in row]):,.0f}"),
     "steps": ("steps", lambda row: f"{np.mean([r.outcome.steps for r in row]):,.0f}"),
@@ -79,10 +82,6 @@ def _cell(row: Sequence[Result], key: str) -> Cell:
     if key in TEXTS:
         return Cell(text=TEXTS[key][1](row))
     return Cell(mean_over_seeds([result.metrics[key] for result in row], row[0].problems))
-
-
-def _gain(result: Result) -> float:
-    return result.metrics["acc"].value - result.base["acc"].value
 
 
 def _count(flags: Sequence[bool]) -> str:
