@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
+from crt.pocket import SPLITS as POCKET_SPLITS
 from crt.pocket import WORLDS, is_world, make_problems
 from crt.types import Problem
 
@@ -138,7 +139,6 @@ DATASETS: dict[str, DataSet] = {
     **{world: DataSet(licence="Apache-2.0", generator=world) for world in WORLDS},
 }
 LEVELS = r"@\d+(,\d+)*$"  # behind the name of a set whose problems are made
-POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 

@@ -12,13 +12,13 @@ from crt.algorithm.metrics import pareto_front
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.errors import ConfigError, DataError
+from crt.evaluation import tables
 from crt.evaluation.datasets import folder_label, short_name
 from crt.evaluation.evaluator import Plan, Tell
 from crt.evaluation.metrics import LEVEL
 from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
-from crt.io import read_json
 from crt.levels.family import (
     FORMAT,
     FULL,
@@ -101,15 +101,13 @@ def read_series(folder: Path) -> list[Candidate]:
             f"{folder} is not a series: it has no {SERIES}. Make one: crt eval RUN "
             "--all-checkpoints --data NAME."
         )
-    content: Any = read_json(path)
     try:
-        series = [_candidate(point) for point in content["points"]]
+        series = [_candidate(point) for point in tables.read_series(folder)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is no series of this version: {reason}.") from None
-    outside = any(Path(candidate.name).name != candidate.name for candidate in series)
-    if not series or series[0].name != BASE or outside:
-        raise DataError(f"{path} does not begin with the base, or leaves its folder.")
+    if series[0].name != BASE:
+        raise DataError(f"{path} does not begin with the base.")
     return series
 
 
@@ -247,7 +245,6 @@ def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, tolerance: float) -> str:
-    """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
     feasible = _feasible(checkpoints, base_length, tolerance)
     certificates = [c.certificate for c in feasible if c.certificate]

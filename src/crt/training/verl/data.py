@@ -19,8 +19,6 @@ COLUMNS = ("problem_ids", "correct", "length", "truncated")  # of a reference's 
 
 
 class StageFolder:
-    """Where a stage's files for verl are."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.train = path / "train.parquet"  # the prompts, in the order of the steps
