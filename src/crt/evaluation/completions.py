@@ -297,15 +297,30 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> TokenCounter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
+    tokenizer = _tokenizer(name)
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
+
+
+def token_ends(name: str) -> Callable[[str], Sequence[int]]:
+    """Where each token of a text ends, in characters."""
+    tokenizer = _tokenizer(name)
+
+    def ends(text: str) -> Sequence[int]:
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [end for _, end in encoded["offset_mapping"]]
+
+    return ends
+
+
+def _tokenizer(name: str) -> Any:
     from crt.sampling.models import load_tokenizer, tokenizer_folder
 
     try:
-        tokenizer = load_tokenizer(tokenizer_folder(name))
+        return load_tokenizer(tokenizer_folder(name))
     except ImportError:
         raise ConfigError(
             "--tokenizer needs transformers, which is not installed: give `tokens` in the file."
         ) from None
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
 
 
 def _words(question: str) -> str:
