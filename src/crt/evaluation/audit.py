@@ -25,7 +25,7 @@ from crt.evaluation.datasets import sets_and_averages, short_name
 from crt.evaluation.evaluator import Note, Plan, Tell, evaluate
 from crt.evaluation.metrics import Ratio, effective_verdict, interval, interval_json, same
 from crt.evaluation.series import is_run
-from crt.evaluation.store import MANIFEST, SERIES, Evaluation, load
+from crt.evaluation.store import MANIFEST, SERIES, Evaluation, is_evaluation, load
 from crt.grading.extract import CLOSE_THINKING, NUMBER, OPEN_THINKING, last_number
 from crt.grading.grader import Grader, grader_identity, make_grader
 from crt.grading.verifiers import FREE, Item, Task, verify
@@ -420,9 +420,7 @@ def find_evaluation(
 ) -> Evaluation:
     """An evaluation that is there, completions that are graded, or a model that is sampled."""
     path = Path(source)
-    if "://" in source:
-        return evaluate(plan(), out, name=name, tell=tell, note=note)
-    if (path / MANIFEST).is_file():
+    if is_evaluation(source):
         return load(path, name)
     if (path / SERIES).is_file() or is_run(path):
         inside = [file.parent for file in sorted(path.rglob(MANIFEST))]
