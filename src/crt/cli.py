@@ -66,7 +66,7 @@ EXIT_CODES = """\
 exit codes:
   0    done
   1    done, and something was found or failed
-       (data check --strict, bench-methods, verify: rejected)
+       (data check --strict, bench-methods, verify)
   2    the input cannot be used: one sentence says why
   3    verify: undecided, the problems do not suffice
   130  interrupted by Ctrl-C
