@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             grading=grading_of(args),
             regrade=args.regrade,
         )
-    found = audit(evaluation, grading_of(args), load=month, tokenizer=args.tokenizer)
+    found = audit(evaluation, grading_of(args), month=month, tokenizer=args.tokenizer)
     path = write_audit(evaluation, found, args.out or evaluation.folder or Path(), args.argv[1:])
     print_notes(found["warnings"], "warning: ")
     print(

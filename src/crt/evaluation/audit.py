@@ -168,8 +168,8 @@ FIGURES = {  # numerator and denominator of `sums`, and what the ratio is multip
     "shortest": ("shortest_solved", "solved", 1),
     "mean_of_solved": ("mean_solved", "solved", 1),
     "shortest_share": ("shortest_solved", "mean_solved", 100),
-    "saved_tokens": ("saved", "problems", 1),
-    "saved": ("saved", "mean", 100),
+    "saved_tokens": ("saved", "several", 1),
+    "saved": ("saved", "mean_several", 100),
     "repeated": ("repeated", "repeatable", 100),
     "doubts": ("doubts", "tokens", 1000),
     "doubted": ("doubted", "rollouts", 100),
@@ -196,8 +196,9 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
     doubts = [len(DOUBT_WORDS.findall(each.text[:MOST_CHARACTERS])) for each in readings]
     texts = [part[0].text[:MOST_CHARACTERS] if part else "" for part in (right, wrong)]
     zips = matched_zip_ratios(*texts)  # the first right and the first wrong one
+    several = float(len(readings) > 1)  # of one response nobody knows how short it could be
+    solved = several * bool(right)
     return {
-        "problems": 1,
         "rollouts": len(readings),
         "graded": len(right) + len(wrong),
         "right": len(right),
@@ -213,9 +214,11 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
             for place, cut in enumerate(CUTS)
         },
         "mean": mean,
-        "solved": float(bool(right)),
-        "mean_solved": mean if right else 0.0,
-        "shortest_solved": shortest if right else 0.0,
+        "several": several,
+        "mean_several": several * mean,
+        "solved": solved,
+        "mean_solved": solved * mean,
+        "shortest_solved": solved * shortest,
         "saved": mean - shortest,
         "repeated": float(np.nansum(repeated)),
         "repeatable": int((~np.isnan(repeated)).sum()),
@@ -317,7 +320,7 @@ def audit(
     evaluation: Evaluation,
     grading: GradingConfig | None = None,
     *,
-    load: Load | None = None,
+    month: Load | None = None,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """Every figure of the audit as plain values, as audit.json has them."""
@@ -327,7 +330,7 @@ def audit(
     by_set = {name: [sums(each) for each in part.values()] for name, part in readings.items()}
     nested = sets_and_averages(by_set, figures)
     all_metrics = evaluation.metrics["averages"]["all"]
-    length, load = all_metrics.get("len"), load or Load()
+    length, month = all_metrics.get("len"), month or Load()
     saved = nested["averages"]["all"].get("saved_tokens")
     return {
         "format": 1,
@@ -346,8 +349,8 @@ def audit(
             for name, part in readings.items()
             for key, row in zip(part, by_set[name], strict=True)
         ],
-        "month": monthly(load.requests, load.price, Interval(**length), saved)
-        if load.requests and length
+        "month": monthly(month.requests, month.price, Interval(**length), saved)
+        if month.requests and length
         else None,
         "warnings": [*evaluation.warnings, *_doubts(evaluation, grading)],
     }

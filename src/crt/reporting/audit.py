@@ -64,7 +64,8 @@ def lines(found: Row) -> list[str]:
     words: dict[str, str] = {}
     if "acc" in every:
         most = max((name for name in every if name.startswith("pass@")), key=_k)
-        words["right"] = f"{_value(every['acc'], '%', 1)}, {most} {every[most]['value']:.1f} %"
+        words["right"] = _value(every["acc"], "%", 1)
+        words["right"] += f", {most} {every[most]['value']:.1f} %" if most != "pass@1" else ""
     if "len" in every:
         words["tokens"] = f"{_value(every['len'])} per response"
         if "truncated" in every:
@@ -98,7 +99,8 @@ def _all(found: Row) -> Row:
 def _value(metric: Row, unit: str = "", digits: int = 0) -> str:
     ends = [metric[end] for end in ("value", "low", "high")]
     value, *interval = (f"{end:,.{digits}f}" if end is not None else "?" for end in ends)
-    return f"{value}{unit and ' '}{unit} ({' – '.join(interval)})"
+    behind = f" ({' – '.join(interval)})" if metric["problems"] > 1 else ""
+    return f"{value}{unit and ' '}{unit}{behind}"
 
 
 def _k(name: str) -> int:
@@ -293,7 +295,7 @@ def shortest(found: Row) -> Figure | None:
             "rate": 100 * row["right"] / row["graded"],
         }
         for place, row in enumerate(found["problems"])
-        if row["right"] and row["mean"] is not None
+        if row["shortest_solved"]
     ][:MOST_POINTS]
     if len(rows) < 2:
         return None
