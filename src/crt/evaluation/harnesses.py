@@ -86,7 +86,7 @@ def as_row(value: Row) -> Row:
             return _of_inspect(value)
         if any(key in value for key in ("model_response", "__model_response__", "predictions")):
             return _of_lighteval(value)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise DataError(f"a record of another tool that cannot be read: {error!r:.80}") from None
     return value
 

@@ -54,7 +54,12 @@ def parse_claim(text: str) -> Claim:
             '"accuracy >= base - 1pt" or "accuracy >= 80 %"'
         )
     base, margin = match.groups()
-    return Claim(float(margin or 0) / 100, float(base) / 100 if base else None)
+    return percent_claim(margin or "0", base)
+
+
+def percent_claim(margin: str, base: str | None) -> Claim:
+    """The claim of two figures as they are printed, in %."""
+    return Claim(round(float(margin) / 100, 9), round(float(base) / 100, 9) if base else None)
 
 
 def verify(

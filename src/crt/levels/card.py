@@ -8,7 +8,7 @@ from typing import Any
 from crt.errors import ConfigError, DataError
 from crt.evaluation.paired import TOLERANCE
 from crt.evaluation.store import FIGURES, load
-from crt.evaluation.verify import Claim
+from crt.evaluation.verify import Claim, percent_claim
 from crt.levels.family import FAMILY, Family, Level, Measurement, read_family
 
 CARD = "README.md"
@@ -66,7 +66,7 @@ def read_card(path: Path, level: str | None = None) -> Card:
     }
     prompt = _PROMPT.search(text)
     settings |= {"instruction": prompt[1]} if prompt else {}
-    return Card(Claim(float(tolerance[1]) / 100, float(base[1]) / 100), settings)
+    return Card(percent_claim(tolerance[1], base[1]), settings)
 
 
 def _number(text: str, path: Path) -> float:

@@ -201,8 +201,7 @@ def test_places_in_tokens_where_a_tokenizer_tells_them(evaluated):
 def test_a_verifier_that_runs_code_is_not_asked_at_every_sentence(evaluated, tmp_path):
     log = tmp_path / "asked"
     code = (
-        "def right(response, problem):\n"
-        f"    open({str(log)!r}, 'a').write('x')\n    return True\n"
+        f"def right(response, problem):\n    open({str(log)!r}, 'a').write('x')\n    return True\n"
     )
     (tmp_path / "mine.py").write_text(code)
     grading = GradingConfig(verifier=f"{tmp_path / 'mine.py'}:right")
@@ -229,7 +228,7 @@ def test_a_folder_of_several_evaluations_is_refused_with_one_of_them(evaluated, 
     with pytest.raises(ConfigError, match="crt eval makes them"):
         find_evaluation(str(series), lambda: pytest.fail("sampled"), None)
     (tmp_path / "out-0").rename(series / "base")
-    with pytest.raises(ConfigError, match="name one, such as .*base"):
+    with pytest.raises(ConfigError, match="name one, such as "):
         find_evaluation(str(series), lambda: pytest.fail("sampled"), None)
     found = find_evaluation(str(series / "base"), lambda: pytest.fail("sampled"), None)
     assert list(found.counts) == ["one"]
