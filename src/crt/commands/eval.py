@@ -20,13 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pocket, a folder, a run's checkpoint, a hub id, a server's address (http://…/v1), "
         "or a run with --all-checkpoints",
     )
-    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
     parser.add_argument("--name", help="what the evaluation is called in tables")
     parser.add_argument(
         "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
     )
     add_output(parser)
+    add_plan(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """What `plan_of` reads, for `eval`, `audit` and `verify`."""
+    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     _sampling(parser.add_argument_group("sampling"))
     _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
     add_loading(parser.add_argument_group("data"))

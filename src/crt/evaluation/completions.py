@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from crt.config import GradingConfig
 from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
 from crt.evaluation.datasets import load_sets
+from crt.evaluation.harnesses import as_row, read_records
 from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.evaluation.store import (
     OLD_KEYS,
@@ -29,6 +31,7 @@ from crt.types import Problem, Rollout, Stop, Verdict
 FIELDS = {  # field -> names it may have, the first there counts
     "id": ("problem_id", "id", "unique_id"),
     "question": ("question", "problem"),
+    "prompt": ("prompt",),
     "response": ("response", "completion", "output", "generation"),
     "tokens": ("tokens", "completion_tokens", "num_tokens"),
     "stop": ("stop", "finish_reason", "stop_reason"),
@@ -36,6 +39,7 @@ FIELDS = {  # field -> names it may have, the first there counts
     "opens_thinking": ("opens_thinking",),
     "correct": ("correct",),
     "verdict": ("verdict",),
+    "filter": ("lm_eval_filter",),
 }
 BY_FILE = "verdicts of the file"  # the grader of completions that were graded elsewhere
 STOPS: dict[str, Stop] = {
@@ -185,13 +189,20 @@ def read_completions(
     find = _finder(sets)
     completions: list[Completion] = []
     faults: list[str] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
+    records, kind = read_records(path), "sample"
+    if records is None:
+        records, kind = read_lines(path), "line"
+    first_filter = None  # lm-eval repeats the responses for each of its filters
+    for number, record in enumerate(records, start=1):
+        if isinstance(record, str) and not record.strip():
             continue
         try:
-            completions += list(_completions(line, find, scoring, count))  # all of a line, or none
+            row = _row(record)
+            first_filter = first_filter or row["filter"]
+            if row["filter"] == first_filter:
+                completions += list(_completions(row, find, scoring, count))  # all, or none
         except DataError as error:
-            fault = f"{path}, line {number}: {error}"
+            fault = f"{path}, {kind} {number}: {error}"
             if not scoring.skip_bad:
                 raise DataError(f"{fault}; mend it, or go on without it: --skip-bad") from None
             faults.append(fault)
@@ -199,10 +210,9 @@ def read_completions(
 
 
 def _completions(
-    line: str, find: Finder, scoring: Scoring, count: TokenCounter | None
+    row: Mapping[str, Any], find: Finder, scoring: Scoring, count: TokenCounter | None
 ) -> Iterator[Completion]:
     """A line's completions: one, or several where `response` is a list."""
-    row = _row(line)
     dataset, problem = find(row)
     opens = row["opens_thinking"]
     opens_thinking = scoring.opens_thinking if opens is None else bool(opens)
@@ -229,9 +239,9 @@ def _completions(
         yield Completion(dataset, problem, response, made_elsewhere)
 
 
-def _row(line: str) -> dict[str, Any]:
+def _row(record: str | dict[str, Any]) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(record) if isinstance(record, str) else record
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON ({error})") from None
     if not isinstance(value, dict):
@@ -239,6 +249,7 @@ def _row(line: str) -> dict[str, Any]:
     if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
         value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
         del value["verdict"]  # it is graded anew
+    value = as_row(value)
     return {
         field: next((value[name] for name in names if value.get(name) is not None), None)
         for field, names in FIELDS.items()
@@ -277,16 +288,26 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
             for key in (("id", problem.id), ("question", _words(problem.question))):
                 places.setdefault(key, []).append((loaded.name, problem))
     names = ", ".join(loaded.name for loaded in sets)
+    questions = [words for kind, words in places if kind == "question" and words]
+
+    @lru_cache(maxsize=1000)
+    def asked_in(prompt: str) -> str:
+        """The question that stands last in a prompt: those before it are examples."""
+        ends = {words: prompt.rfind(words) + len(words) for words in questions if words in prompt}
+        return max(ends, key=lambda words: (ends[words], len(words)), default="")
 
     def find(row: Mapping[str, Any]) -> tuple[str, Problem]:
         key, question, data = row["id"], row["question"], row["data"]
         words = _words(question) if isinstance(question, str) else None
-        if key is None and words is None:
+        prompt = _words(row["prompt"]) if isinstance(row["prompt"], str) else ""
+        if key is None and words is None and not prompt:
             raise DataError("neither a problem id nor a question")
         matches = places.get(("id", str(key))) or places.get(("question", words or "")) or []
+        matches = matches or places.get(("question", asked_in(prompt)), [])
         matches = [match for match in matches if data in (None, match[0])] or matches
         if not matches:
-            what = f"problem {key!r}" if key is not None else f"the question {question!r:.60}"
+            asked = question or row["prompt"]
+            what = f"problem {key!r}" if key is not None else f"the question {asked!r:.60}"
             raise DataError(f"{what} is not in {names}")
         if len({name for name, _ in matches}) > 1:
             raise DataError(f"the problem is in several sets: say which with `data` ({names})")
@@ -297,15 +318,30 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> TokenCounter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
+    tokenizer = _tokenizer(name)
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
+
+
+def token_ends(name: str) -> Callable[[str], Sequence[int]]:
+    """Where each token of a text ends, in characters."""
+    tokenizer = _tokenizer(name)
+
+    def ends(text: str) -> Sequence[int]:
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [end for _, end in encoded["offset_mapping"]]
+
+    return ends
+
+
+def _tokenizer(name: str) -> Any:
     from crt.sampling.models import load_tokenizer, tokenizer_folder
 
     try:
-        tokenizer = load_tokenizer(tokenizer_folder(name))
+        return load_tokenizer(tokenizer_folder(name))
     except ImportError:
         raise ConfigError(
             "--tokenizer needs transformers, which is not installed: give `tokens` in the file."
         ) from None
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
 
 
 def _words(question: str) -> str:

@@ -38,6 +38,7 @@ from crt.io import (
     written_whole,
 )
 from crt.run import versions
+from crt.sampling.models import is_world
 from crt.types import Rollout, Verdict
 
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
@@ -100,6 +101,11 @@ class Evaluation:
     def __repr__(self) -> str:
         sets = ", ".join(f"{name} ({len(each.ids)})" for name, each in self.counts.items())
         return f"Evaluation({self.name!r}, problems of {sets}, folder={str(self.folder)!r})"
+
+
+def is_evaluation(source: str) -> bool:
+    """Whether it is the folder of an evaluation, and no address or name of a model."""
+    return "://" not in source and not is_world(source) and (Path(source) / MANIFEST).is_file()
 
 
 def load(folder: Path | str, name: str | None = None) -> Evaluation:

@@ -61,7 +61,7 @@ def write_report(
     """Writes the page, and the figures if they are wanted; each file whole or not at all."""
     data = load_report_data(options.paths)
     figures = figures_of(data)
-    _make_folder(options.out.parent)
+    make_folder(options.out.parent)
     moment = now or datetime.now(UTC)
     write_text(options.out, page(data, figures, moment, options.budget, refresh))
     if options.figures is not None:
@@ -71,7 +71,7 @@ def write_report(
 
 def save_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Every figure in every format; further choices of one have a number: `training-2.svg`."""
-    _make_folder(folder)
+    make_folder(folder)
     paths: list[Path] = []
     counts: dict[str, int] = {}
     for figure in figures:
@@ -132,7 +132,7 @@ def parse_formats(text: str) -> tuple[str, ...]:
     return formats
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -162,6 +162,33 @@ def page(
     refresh: int = 0,
 ) -> str:
     """The whole file; with `refresh` it loads itself again after so many seconds."""
+    return compose(
+        data,
+        figures,
+        now,
+        budget,
+        refresh,
+        kind="report",
+        title=_title(data),
+        badge=None if data.methods else summary.certificate(data),  # a method has its own each
+        lead=" ".join(summary.sentences(data)),
+        table=result_table(table_rows(data)),
+        note=summary.base_accuracies(data),
+        warnings=_warnings(data),
+        commands=reproduction(data),
+        footer="The certificate is one-sided and paired over problems.",
+    )
+
+
+def compose(
+    data: ReportData,
+    figures: Sequence[Figure],
+    now: datetime,
+    budget: int = BUDGET,
+    refresh: int = 0,
+    **parts: Any,
+) -> str:
+    """The shell of every page: the words and the table in `parts`, figures, answers, settings."""
     choices: dict[str, list[Figure]] = {}
     for figure in figures:
         choices.setdefault(figure.key, []).append(figure)
@@ -183,25 +210,19 @@ def page(
     return _render(
         "page.html",
         state="live" if refresh else "still",
-        title=_title(data),
         hashes=f"{_hash(script)} {_hash(library)}",
         style=asset("page.css"),
-        badge=None if data.methods else summary.certificate(data),  # a method has its own each
-        lead=" ".join(summary.sentences(data)),
-        table=result_table(table_rows(data)),
-        note=summary.base_accuracies(data),
-        warnings=_warnings(data),
         figures={key: group[0].title for key, group in choices.items()},
         has_explorer=bool(explorer),
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
         evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
         sampling=SAMPLING,
-        commands=reproduction(data),
         made=f"crt {__version__}, {now:%Y-%m-%d %H:%M} UTC",
         payload=data_json(payload),
         chunks=chunks,
         library=deflate(library.encode()),
         script=script,
+        **parts,
     )
 
 
@@ -328,9 +349,9 @@ COLUMNS = (
 )
 
 
-def result_table(rows: Sequence[Row]) -> Row:
+def result_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Row:
     """The one table; of a long series some rows are in sight and all are folded away."""
-    columns = [c for c in COLUMNS if any(row.get(c.key) is not None for row in rows)]
+    columns = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
     body = [
         {
             "name": row["name"],
