@@ -39,6 +39,8 @@ class CRTTrainer(GRPOTrainer):
     model writes the responses: the ratio of the update is then to the probabilities it gave them.
     """
 
+    measures: Measures = TOKENS_ALONE
+
     def __init__(
         self,
         *args: Any,
