@@ -135,9 +135,10 @@ def _runs_sentence(runs: Sequence[RunView]) -> str:
 def _recommended(run: RunView) -> str:
     if run.recommended is None:
         return ""
-    why = "the shortest that kept the reference's accuracy on the validation problems"
+    promised = "the contract" if run.config.contract.lines else "the reference's accuracy"
+    why = f"the shortest that kept {promised} on the validation problems"
     if not run.progress.get("feasible", True):
-        why = "none kept the reference's accuracy on the validation problems, it came nearest"
+        why = f"none kept {promised} on the validation problems, it came nearest"
     return f"; the recommended checkpoint is that of step {run.recommended} ({why})"
 
 

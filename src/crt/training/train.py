@@ -183,7 +183,8 @@ def recommendation(run: Run) -> str:
     best = run.checkpoint(run.progress["recommended"])
     if run.progress["feasible"]:
         return f"The shortest feasible checkpoint is {best}."
+    promised = "the contract" if run.config.contract.lines else "the reference's accuracy"
     return (
-        f"No checkpoint kept the reference's accuracy on the validation problems; {best} comes "
+        f"No checkpoint kept {promised} on the validation problems; {best} comes "
         "nearest. Evaluate it on more problems before using it."
     )

@@ -56,18 +56,20 @@ def make_rows(run: RunView) -> dict[str, list[Row]]:
 
 def spec(run: RunView, lines: dict[str, list[Row]]) -> Spec:
     """Panels above each other, the metric's unit at the side of each."""
+    steps = [row["step"] for rows in lines.values() for row in rows]
+    edges = [min(steps) - 1, max(steps) + 1]
     panels = [
         {
-            "title": {"text": name, "fontSize": 12},
+            "title": {"text": name, "fontSize": 12, "frame": "group"},
             **style.panel(
                 *(120, _layers(number), thin_out(rows, MOST_STEPS)),
-                x=axis("step", "training step" if number == len(lines) - 1 else ""),
+                x=axis("step", "training step" if number == len(lines) - 1 else "", domain=edges),
                 y=axis("value", _unit(run, name)),
             ),
         }
         for number, (name, rows) in enumerate(lines.items())
     ]
-    return {"vconcat": panels, "spacing": 14}
+    return {"vconcat": panels, "spacing": 62, "bounds": "flush"}
 
 
 def _unit(run: RunView, name: str) -> str:
