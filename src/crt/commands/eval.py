@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,9 +185,11 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import print_comparison
     from crt.errors import ConfigError
+    from crt.evaluation.contract import contract_table
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
     from crt.evaluation.tables import compare
+    from crt.run import Run
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -195,7 +198,9 @@ def _series(args: argparse.Namespace) -> int:
         run = Path(args.model)
         folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
     differs = plan.prompt.budget != "none"  # the base is told no budget
-    comparison = compare(evaluations, anyway=differs)
+    contract = Run.open(run).config.contract
+    more = partial(contract_table, contract) if contract.lines else None
+    comparison = compare(evaluations, anyway=differs, more=more)
     print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
     _note(f"everything is in {folder}")
     return 0

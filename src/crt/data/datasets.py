@@ -223,6 +223,30 @@ def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> 
     )
 
 
+def is_from(name: str, dataset: str) -> bool:
+    """Whether a problem's source, or an evaluation's data set, is of the data set `name`.
+
+    Splits and counts do not matter. Levels do: `pocket` is of any level, `pocket@4` of one.
+    """
+    (base, levels), (other, own) = _family(name), _family(dataset)
+    return base == other and (not levels or (bool(own) and set(own) <= set(levels)))
+
+
+def may_hold(dataset: str, name: str) -> bool:
+    """Whether there may be problems of the data set `name` in what is loaded as `dataset`."""
+    (base, levels), (other, own) = _family(name), _family(dataset)
+    return base == other and (not levels or not own or bool(set(own) & set(levels)))
+
+
+def _family(name: str) -> tuple[str, tuple[int, ...]]:
+    """A data set's name, a file's without folder and suffix, and the levels that are meant."""
+    if made := re.fullmatch(r"(.+)/level-(\d+)", name):  # a made problem's source
+        return made[1], (int(made[2]),)
+    wanted = parse(name)
+    is_file = Path(wanted.name).suffix in sources.READERS
+    return Path(wanted.name).stem if is_file else wanted.name, wanted.levels
+
+
 def names_split(name: str) -> bool:
     """Whether it is a named set's name with its split: `gsm8k/train`, but not `owner/name`."""
     return "/" in name and re.sub(LEVELS, "", name.partition("/")[0]) in DATASETS
