@@ -171,9 +171,13 @@ class LoraConfig(Part):
     """Train a low-rank adapter instead of all weights."""
 
     rank: Count = 32
+    """Rank of the adapter."""
     alpha: Positive = 64.0
+    """The adapter is scaled by `alpha / rank`."""
     dropout: Share = 0.0
+    """Share of the adapter's inputs that are dropped in training."""
     targets: Text | tuple[Text, ...] = "all-linear"
+    """Names of the layers that get an adapter, as in peft."""
 
 
 class ModelConfig(Part):
@@ -183,9 +187,13 @@ class ModelConfig(Part):
     """A hub id, a folder, a `.gguf` file, or a model inside the package: `pocket`,
     `pocket:chunks`, `pocket:checks`."""
     revision: Text | None = None
+    """A hub id's commit, branch or tag."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """How the model is used; `auto` is the format it was saved in. Trained weights are float32."""
     trust_remote_code: bool = False
+    """Whether code that comes with the model may run."""
     lora: LoraConfig | None = None
+    """Trains an adapter in place of all weights."""
 
 
 class DataConfig(Part):
@@ -198,6 +206,7 @@ class DataConfig(Part):
     columns: dict[str, Text] = {}
     """Field → column, for files and hub ids with other names: `question`, `answer`, …"""
     skip_bad: bool = False
+    """Whether bad rows are left out and counted, in place of being refused."""
 
 
 class SamplingConfig(Part):
@@ -206,7 +215,9 @@ class SamplingConfig(Part):
     group_size: Annotated[int, Field(ge=2)] = 16
     """G, rollouts per problem; one alone has nothing to be compared with."""
     temperature: Positive = 1.0
+    """Of the policy and of the reference."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The nucleus; with vLLM it must be 1."""
     max_tokens: Annotated[int, Field(ge=2)] = 8192
     """The cap; a response that reaches it is truncated."""
     source: Literal["policy", "reference"] = "policy"
@@ -223,6 +234,7 @@ class GradingConfig(Part):
     """How responses become verdicts."""
 
     truncated: TruncatedAs = "wrong"
+    """What a response at the cap counts as; `mask` keeps it out of the gradient."""
     verifier: Text = "math"
     """A built-in verifier, a registered one, `package.module:function` or `file.py:function`."""
     answer: str | None = None
@@ -232,8 +244,11 @@ class GradingConfig(Part):
     judge: JudgeSettings | None = None
     """The endpoint of the verifier `judge`."""
     workers: Count = 2
+    """Processes that grade."""
     deadline_seconds: Positive = 5.0
+    """Per response; one that takes longer is ungraded."""
     memory_mb: Annotated[int, Field(ge=512)] = 2048
+    """Per worker."""
     ungraded_limit: Share = 0.02
     """The run stops when more than this share of a step could not be graded."""
 
@@ -259,14 +274,21 @@ class OptimConfig(Part):
     """The policy-gradient step."""
 
     learning_rate: Positive = 1e-6
+    """Constant after the warm-up."""
     weight_decay: NotNegative = 0.0
+    """Of AdamW."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the learning rate rises."""
     clip: Positive = 0.2
+    """The ratio of new and old probability counts within 1 ± this."""
     kl: NotNegative = 1e-3
     """Weight of the k3 penalty to the stage's reference; 0 is allowed."""
     grad_norm: Positive = 1.0
+    """A longer gradient is cut to this."""
     estimator: Estimator = "group_std"
+    """How rewards become advantages."""
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+    """Whether every token counts the same, or every response."""
     micro_batch: Count | None = None
     """Rollouts in one forward and backward pass of a device; None finds a fitting number."""
 
@@ -279,7 +301,9 @@ class ScheduleConfig(Part):
     tokens: Count | None = None
     """Tokens that the policy may generate in training; the reference's are not counted."""
     problems_per_step: Count = 128
+    """Each with `sampling.group_size` rollouts."""
     save_every: Count = 10
+    """Steps between checkpoints."""
 
 
 class ValidationConfig(Part):
@@ -288,6 +312,7 @@ class ValidationConfig(Part):
     data: tuple[Text, ...] = ()
     """Names of data sets; without any, problems are taken out of the training data."""
     problems: Count = 128
+    """How many of them."""
     rollouts: Count = 2
     """Per problem and checkpoint; many problems tell more than many rollouts."""
     final_rollouts: Annotated[int, Field(ge=0)] = 16
@@ -297,6 +322,7 @@ class ValidationConfig(Part):
     temperature: NotNegative | None = None
     """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The nucleus of use; None: as in training."""
     max_tokens: Annotated[int, Field(ge=2)] | None = None
     """The cap of use; None: as in training."""
 
@@ -305,6 +331,7 @@ class ClusterConfig(Part):
     """The devices that `engine = "verl"` trains and samples on."""
 
     nodes: Count = 1
+    """Machines."""
     devices: Count = 8
     """On each node."""
     tensor_parallel: Count = 1
@@ -315,7 +342,9 @@ class PreflightConfig(Part):
     """What a run is refused for before it starts."""
 
     max_truncated: Share = 0.2
+    """Of the reference's responses to a probe."""
     skip: tuple[Literal["generation_prompt", "solves"], ...] = ()
+    """Checks that are left out."""
 
 
 class LineConfig(Part):
@@ -419,10 +448,15 @@ class EvaluationConfig(Part):
     """How checkpoints are measured."""
 
     data: tuple[Text, ...] = ()
+    """Names of data sets."""
     rollouts: Count = 16
+    """Per problem."""
     temperature: NotNegative = 0.6
+    """0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """The nucleus."""
     max_tokens: Annotated[int, Field(ge=2)] = 32768
+    """The cap."""
 
 
 def _method_type(value: Any) -> Any:
@@ -492,7 +526,9 @@ class RunConfig(Part):
     """Everything a run depends on; with the same versions and machine it repeats the run."""
 
     name: Text
+    """The run's folder is `runs/NAME` unless `--out` names another."""
     seed: Seed = 0
+    """Of everything that is drawn."""
     engine: Literal["local", "verl"] = "local"
     """`local` is TRL in this process, or in those of a launcher; `verl` is a Ray cluster."""
     model: ModelConfig

@@ -107,7 +107,7 @@ class Shorten:
 
     tolerance: float = 0.0  # ε
     slack: float = 0.01  # η, of the switch
-    rule: Rule = "multiplier"
+    rule: Rule = "multiplier"  # how the guard enters
     rate: float = 2.0  # κ, of the multiplier
     multiplier: float = field(default=1.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged

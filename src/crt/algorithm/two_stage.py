@@ -23,9 +23,9 @@ class Saturation:
     """
 
     window: int = 0  # steps; 0: `latest` alone
-    smoothing: float = 0.9
-    improvement: float = 0.02
-    at_least: int = 40
+    smoothing: float = 0.9  # weight of the past in the smoothed mean length
+    improvement: float = 0.02  # share of the length
+    at_least: int = 40  # steps
     latest: float = 0.7  # of all steps, or of the run's tokens
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class TwoStage:
     shorten: Shorten = field(default_factory=Shorten)
     refine: Refine = field(default_factory=Refine)
     saturation: Saturation = field(default_factory=Saturation)
-    start: Start = "plausible"
+    start: Start = "plausible"  # the checkpoint of Stage I that Stage II starts from
 
     def __post_init__(self) -> None:
         if self.saturation.latest >= 1:

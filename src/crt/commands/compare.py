@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders of evaluations, or NAME=FOLDER, or a run's evaluations/<name>",
     )
     parser.add_argument("--base", help="name of the base (the first)")
-    parser.add_argument("--format", choices=FORMATS, default="terminal")
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="(terminal)")
     parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
     parser.add_argument(
         "--tolerance", type=float, default=1.0, help="of the certificate, in points (1)"

@@ -285,20 +285,35 @@ def _prompt(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="passed to the chat template (Qwen3)",
     )
-    group.add_argument("--special-text", choices=("refuse", "break"))
     group.add_argument(
-        "--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune", "number")
+        "--special-text",
+        choices=("refuse", "break"),
+        help="what to do with the text of a control token in a question (refuse)",
+    )
+    group.add_argument(
+        "--budget-style",
+        choices=("none", "l1-exact", "l1-max", "thinkprune", "number"),
+        help="how the prompt states a token budget (none)",
     )
     group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
 
 
 def _local(group: Any) -> None:
     group.add_argument("--revision", help="a hub id's commit, branch or tag")
-    group.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"))
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="how the model is used (auto: as it was saved)",
+    )
     group.add_argument(
         "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
     )
-    group.add_argument("--engine", choices=("auto", "fast", "vllm"), default="auto")
+    group.add_argument(
+        "--engine",
+        choices=("auto", "fast", "vllm"),
+        default="auto",
+        help="auto: vLLM if it is installed and there is a GPU, else fast",
+    )
     group.add_argument("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
 
 
