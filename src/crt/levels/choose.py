@@ -11,14 +11,16 @@ from crt.algorithm.guard import EDGE
 from crt.algorithm.metrics import pareto_front
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
+from crt.data.datasets import parse
 from crt.errors import ConfigError, DataError
-from crt.evaluation.datasets import folder_label, short_name
+from crt.evaluation.datasets import folder_label, label, short_name
 from crt.evaluation.evaluator import Plan, Tell
 from crt.evaluation.metrics import LEVEL
 from crt.evaluation.paired import TOLERANCE, certificate, pair
-from crt.evaluation.series import BASE, SERIES, evaluate_run, points
+from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.io import read_json
+from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
 from crt.levels.family import (
     FORMAT,
     FULL,
@@ -35,7 +37,10 @@ from crt.run import Run, versions
 from crt.sampling.models import model_folder, weights_hash
 
 AVERAGE = "all"  # levels are judged over all data sets of the evaluation
-NOTICEABLE = 1.1  # ratio of lengths below which nobody would notice another level
+NOTICEABLE = 1.15  # ratio of lengths below which nobody would notice another level
+SHARES = (0.25, 0.5, 0.75, 1.25, 1.5, 1.75)  # of the way from the base to the checkpoint in use
+LEVELS = 6  # the base included
+CERTIFIED = "levels"  # series of the levels on problems that had no part in their choice
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
 _OF_BOUND = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
@@ -62,35 +67,104 @@ class Candidate:
 # ---- the evaluation
 
 
-def evaluated_series(
+def measure_levels(
     run: Run,
     data: Sequence[str],
+    choose_on: Sequence[str],
+    shares: Sequence[float] = SHARES,
     *,
+    levels: int = LEVELS,
+    tolerance: float = TOLERANCE,
+    front_only: bool = False,
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """The folder of the run's series on these data sets; evaluates what is not there yet."""
+    """The series by which levels are certified: the base, and levels chosen on other problems.
+
+    Without `choose_on` all candidates are in it, to be chosen and certified by the same figures.
+    """
     names = tuple(data) or run.config.evaluation.data
     if not names:
         raise ConfigError(
             f"{run.path} names no data set to evaluate on: give --data, such as --data gsm8k"
         )
-    folder = run.path / "evaluations" / folder_label(names)
+    if shared := sorted(set(map(_problems_of, choose_on)) & set(map(_problems_of, names))):
+        raise ConfigError(
+            f"{shared[0]} cannot both choose the levels and certify them: give other problems "
+            "(--choose-on), or choose and certify by the same (--choose-on none)"
+        )
+    candidates = candidate_points(run, shares)
+    if not choose_on:
+        return evaluated_series(run, names, candidates, tell=tell, note=note)
+    folder = evaluated_series(run, choose_on, candidates, tell=tell, note=note)
+    base, *others = read_series(folder)
+    evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
+    chosen = choose_levels(
+        certify(others, evaluations, tolerance),  # for the differences alone
+        base.len.value,
+        levels=levels,
+        tolerance=tolerance,
+        uncertified=True,
+        front_only=front_only,
+    )
+    note(f"{len(chosen)} levels are chosen from {len(others)} candidates by {folder}")
+    names_of_chosen = {BASE, *(c.name for c in chosen)}
+    models = [point for point in candidates if point.name in names_of_chosen]
+    certified = f"{CERTIFIED}-{folder_label(names)}"
+    return evaluated_series(run, names, models, certified, tell=tell, note=note)
+
+
+def _problems_of(name: str) -> str:
+    """A data set's name and split, without levels and count."""
+    selection = parse(name)
+    return f"{selection.name}/{selection.split}"
+
+
+def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
+    """The base, the checkpoints, and blends of the base and the checkpoint that is recommended."""
+    check_shares(shares)
+    every = points(run)
+    step = run.progress.get("recommended", every[-1].step)
+    folders = [blend_folder(run, step, share) for share in shares]
+    return [*every, *(Point(folder.name, step, str(folder)) for folder in folders)]
+
+
+def validation_data(run: Run) -> tuple[str, ...]:
+    """The run's validation problems by name; none if they were taken out of the training data."""
+    validation = run.config.validation
+    counted = [(name, parse(name).count) for name in validation.data]
+    return tuple(name if count else f"{name}:{validation.problems}" for name, count in counted)
+
+
+def evaluated_series(
+    run: Run,
+    names: Sequence[str],
+    models: Sequence[Point],
+    name: str | None = None,
+    *,
+    tell: Tell | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """The folder of a series of these models on these data sets; evaluates what is not there."""
+    for point in models:
+        if (share := share_of(point.name)) is not None:
+            write_blend(run, point.step, share)
+    folder = run.path / "evaluations" / (name or folder_label(names))
     if (folder / SERIES).is_file():
         evaluated = {candidate.name for candidate in read_series(folder)}
-        if evaluated.issuperset(point.name for point in points(run)):
+        if evaluated == {point.name for point in models}:
             note(f"figures are those of {folder}")
             return folder
-    note(f"{folder} has not all checkpoints yet: evaluating them on {', '.join(names)}")
+    note(f"{folder} has not all models yet: evaluating them on {', '.join(names)}")
     plan = Plan(
         run.config.model,
-        run.config.evaluation.model_copy(update={"data": names}),
+        run.config.evaluation.model_copy(update={"data": tuple(names)}),
         prompt=run.config.prompt,
         truncated="grade" if run.config.grading.truncated == "grade" else "wrong",
         grading=run.config.grading,
         load={"folder": run.config.data.folder},
     )
-    return evaluate_run(run.path, plan, tell=tell, note=note)[0]
+    return evaluate_run(run.path, plan, name=folder.name, models=models, tell=tell, note=note)[0]
 
 
 def read_series(folder: Path) -> list[Candidate]:
@@ -166,29 +240,25 @@ def choose_levels(
     uncertified: bool = False,
     front_only: bool = False,
 ) -> list[Candidate]:
-    """The checkpoints that become levels below `full`, shortest first.
+    """The candidates that become levels below `full`, shortest first.
 
-    Only certified checkpoints count, unless `uncertified`. The Pareto front comes first. Places
-    that it leaves go to longer checkpoints, unless `front_only`.
+    Only certified ones count, unless `uncertified`, and only the Pareto front, if `front_only`.
     """
     usable = [
         c for c in _feasible(candidates, base_length, tolerance) if uncertified or c.certified
     ]
-    distinct = merge_similar(usable, tolerance)
-    chosen = spread_by_length(front(distinct), levels - 1, base_length)
-    if not front_only:
-        chosen = spread_by_length(distinct, levels - 1, base_length, chosen)
-    return chosen
+    distinct = merge_similar(front(usable) if front_only else usable)
+    return spread_by_length(distinct, levels - 1, base_length)
 
 
 def _feasible(
     candidates: Sequence[Candidate], base_length: float, tolerance: float
 ) -> list[Candidate]:
-    """Those shorter than the base with a measured accuracy within the tolerance of its own."""
+    """Those noticeably shorter than the base, measured within the tolerance of its accuracy."""
     return [
         c
         for c in candidates
-        if 0 < c.len.value < base_length
+        if 0 < c.len.value <= base_length / NOTICEABLE
         and c.certificate
         and c.certificate.difference >= -tolerance - EDGE
     ]
@@ -201,34 +271,28 @@ def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c, kept in zip(ordered, on_front, strict=True) if kept]
 
 
-def merge_similar(candidates: Sequence[Candidate], tolerance: float) -> list[Candidate]:
-    """Of equally short ones the most accurate; a longer one if noticeably so or clearly better."""
+def merge_similar(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of equally short ones the most accurate; a longer one if it is noticeably longer."""
     kept: list[Candidate] = []
     shortest = 0.0  # of those that the last one kept represents
     for candidate in _shortest_first(candidates):
-        gain = candidate.acc.value - kept[-1].acc.value if kept else math.inf
         if kept and candidate.len.value <= (1 + EQUALLY_SHORT) * shortest:
-            if gain > EDGE:
+            if candidate.acc.value > kept[-1].acc.value + EDGE:
                 kept[-1] = candidate
-            continue
-        longer = not kept or candidate.len.value >= NOTICEABLE * kept[-1].len.value
-        if longer or gain > 100 * tolerance + EDGE:
+        elif not kept or candidate.len.value >= NOTICEABLE * kept[-1].len.value:
             kept.append(candidate)
             shortest = candidate.len.value
     return kept
 
 
 def spread_by_length(
-    candidates: Sequence[Candidate],
-    count: int,
-    longest: float,
-    chosen: Sequence[Candidate] = (),
+    candidates: Sequence[Candidate], count: int, longest: float
 ) -> list[Candidate]:
-    """At most `count`, `chosen` included; each next one is the farthest in ratio from all others.
+    """At most `count`; each next one is the farthest in ratio from all others.
 
     `longest` counts as taken, so the first one is the shortest.
     """
-    picked = list(chosen)
+    picked: list[Candidate] = []
     while len(picked) < count and (left := [c for c in candidates if c not in picked]):
         taken = [longest, *(c.len.value for c in picked)]
         picked.append(max(left, key=lambda c: min(abs(math.log(c.len.value / t)) for t in taken)))
@@ -276,7 +340,8 @@ def build_family(
     file: Path,
     *,
     name: str | None = None,
-    levels: int = 4,
+    chosen_on: Sequence[str] = (),
+    levels: int = LEVELS,
     tolerance: float = TOLERANCE,
     uncertified: bool = False,
     front_only: bool = False,
@@ -309,7 +374,7 @@ def build_family(
         method=name_of(run.config.method),
         tolerance=float(tolerance),
         candidates=len(checkpoints),
-        measured=_measurement(evaluations[BASE], folder.name),
+        measured=_measurement(evaluations[BASE], folder.name, chosen_on),
         prompt=run.config.prompt,
         levels=[
             _level(run, evaluations[c.name], file, c, level_name, c in on_front)
@@ -325,7 +390,7 @@ def _level(
 ) -> Level:
     """A level with its weights' hash; figures of other weights would be a false promise."""
     base = candidate.name == BASE
-    where = run.config.model.name if base else str(run.checkpoint(candidate.step))
+    where = run.config.model.name if base else str(candidate_folder(run, candidate.name))
     revision = run.config.model.revision if base else None
     weights = model_folder(where, revision)
     actual_hash = weights_hash(weights)
@@ -342,6 +407,7 @@ def _level(
         folder=is_folder,
         revision=revision,
         hash=actual_hash,
+        share=share_of(candidate.name),
         adapter=not (weights / "config.json").is_file(),
         pareto=pareto,
         **{name: getattr(candidate, name) for name in _OF_CANDIDATE},
@@ -358,7 +424,7 @@ def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:
     return name, False
 
 
-def _measurement(evaluation: Evaluation, series: str) -> Measurement:
+def _measurement(evaluation: Evaluation, series: str, chosen_on: Sequence[str]) -> Measurement:
     manifest: Any = evaluation.manifest
     try:
         sampling = manifest["sampling"]
@@ -370,6 +436,7 @@ def _measurement(evaluation: Evaluation, series: str) -> Measurement:
             max_tokens=sampling["max_tokens"],
             evaluation=series,
             date=str(manifest.get("finished", manifest["started"]))[:10],
+            chosen_on=", ".join(map(label, chosen_on)) or None,
         )
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{evaluation.folder} has no manifest of this version.") from None

@@ -19,9 +19,9 @@ from crt.levels.choose import (
     build_family,
     certify,
     choose_levels,
-    evaluated_series,
     front,
     level_names,
+    measure_levels,
     merge_similar,
     read_series,
     spread_by_length,
@@ -82,27 +82,19 @@ def test_the_front_alone_when_asked_for():
     assert names(chosen) == ["a"]
 
 
-def test_levels_differ_in_length_or_clearly_in_accuracy():
-    lengths = {"short": 50, "same": 54, "longer": 56}  # 1.08 and 1.12 times 50
+def test_levels_differ_noticeably_in_length():
+    lengths = {"short": 50, "same": 54, "longer": 57.5, "almost full": 87.1}  # × 1.08, × 1.15
     points = [point(name, 0.90, length) for name, length in lengths.items()]
-    assert names(merge_similar(points, 0.01)) == ["short", "longer"]
-    better = [point("a", 0.90, 50), point("b", 0.905, 54), point("c", 0.92, 54.5)]
-    assert names(merge_similar(better, 0.01)) == ["a", "c"]  # half a point is not worth a level
-    chosen = choose_levels([*points, *better[1:]], 100, levels=4, tolerance=0.01)
-    assert names(chosen) == ["short", "c"]
+    assert names(merge_similar(points)) == ["short", "longer", "almost full"]
+    chosen = choose_levels(points, 100, levels=4, tolerance=0.01)
+    assert names(chosen) == ["short", "longer"]  # 100 / 1.15 is 86.96
 
 
 def test_of_those_equally_short_the_most_accurate():
     points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.91, 52.5)]
-    assert names(merge_similar(points, 0.01)) == ["b"]
-    # 52.6 is more than a twentieth longer than the shortest: clearly better, so a level of its own.
-    assert names(merge_similar([*points, point("d", 0.94, 52.6)], 0.01)) == ["b", "d"]
-
-
-def test_longer_ones_only_fill_places_the_front_leaves():
-    points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
-    chosen = choose_levels(points, 100, levels=3, tolerance=0.01)
-    assert names(chosen) == ["a", "b"]
+    assert names(merge_similar(points)) == ["b"]
+    # 52.6 is more than a twentieth longer than the shortest, and not yet a level of its own
+    assert names(merge_similar([*points, point("d", 0.94, 52.6)])) == ["b"]
 
 
 def test_spread_keeps_the_shortest_and_equal_ratios():
@@ -143,7 +135,7 @@ def run(tmp_path_factory):
     result = Run.create(folder / "run", config)
     sooner(folder / "base", result.checkpoint(10))
     (result.checkpoint(10) / "record.json").write_text('{"step": 10}')
-    evaluated_series(result, ())
+    measure_levels(result, (), (), ())
     return result
 
 
@@ -160,7 +152,7 @@ def sooner(base, to):
 
 def test_from_a_run_to_a_family(run, tmp_path):
     notes = []
-    folder = evaluated_series(run, (), note=notes.append)
+    folder = measure_levels(run, (), (), (), note=notes.append)
     assert "figures are those of" in notes[0]  # the evaluation is not made twice
     file = tmp_path / "family.json"
     family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
@@ -177,7 +169,7 @@ def test_from_a_run_to_a_family(run, tmp_path):
 
 
 def test_the_command_writes_it_and_says_what_is_next(run, capsys):
-    assert main(["family", str(run.path), "--tolerance", "0.3"]) == 0
+    assert main(["family", str(run.path), "--tolerance", "0.3", "--shares", "none"]) == 0
     received = capsys.readouterr()
     assert "concise" in received.out and "passed" in received.out and "crt serve" in received.err
     assert read_family(family_file(run.path)).levels[0].name == "concise"
@@ -210,7 +202,7 @@ def unsure(run):
 
 
 def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
-    out = ["--out", str(tmp_path / "f.json")]
+    out = ["--out", str(tmp_path / "f.json"), "--shares", "none"]
     assert main(["family", str(run.path), *out]) == 0
     assert [item.name for item in read_family(tmp_path / "f.json").levels] == ["full"]
     # two differences of 1 in 12 problems: a variance of 1/6, (1.645 + 0.842)² / 6 / 0.01² = 10,305
