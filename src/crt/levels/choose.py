@@ -4,8 +4,11 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from crt.algorithm.guard import EDGE
 from crt.algorithm.metrics import pareto_front
@@ -38,7 +41,10 @@ from crt.sampling.models import model_folder, weights_hash
 
 AVERAGE = "all"  # levels are judged over all data sets of the evaluation
 NOTICEABLE = 1.15  # ratio of lengths below which nobody would notice another level
-SHARES = (0.25, 0.5, 0.75, 1.25, 1.5, 1.75)  # of the way from the base to the checkpoint in use
+MARGIN = 1.02  # ratios that other problems will not shrink below NOTICEABLE
+OUT_OF_PLACE = 0.03  # by which a level may be from its even place for one more point of accuracy
+FILLED = 0.01  # how near to its place a candidate fills it, as a logarithm
+SHARES = (0.25, 0.5, 0.75, 1.25, 1.5)  # of the way from the base to the checkpoint in use
 LEVELS = 6  # the base included
 CERTIFIED = "levels"  # series of the levels on problems that had no part in their choice
 EXAMPLES = 12
@@ -93,25 +99,43 @@ def measure_levels(
             f"{shared[0]} cannot both choose the levels and certify them: give other problems "
             "(--choose-on), or choose and certify by the same (--choose-on none)"
         )
-    candidates = candidate_points(run, shares)
+    models = candidate_points(run, shares)
     if not choose_on:
-        return evaluated_series(run, names, candidates, tell=tell, note=note)
-    folder = evaluated_series(run, choose_on, candidates, tell=tell, note=note)
-    base, *others = read_series(folder)
-    evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
-    chosen = choose_levels(
-        certify(others, evaluations, tolerance),  # for the differences alone
-        base.len.value,
+        return evaluated_series(run, names, models, tell=tell, note=note)
+
+    choose = partial(
+        choose_levels,
         levels=levels,
         tolerance=tolerance,
         uncertified=True,
         front_only=front_only,
+        apart=MARGIN * NOTICEABLE,
     )
-    note(f"{len(chosen)} levels are chosen from {len(others)} candidates by {folder}")
-    names_of_chosen = {BASE, *(c.name for c in chosen)}
-    models = [point for point in candidates if point.name in names_of_chosen]
-    certified = f"{CERTIFIED}-{folder_label(names)}"
-    return evaluated_series(run, names, models, certified, tell=tell, note=note)
+    longest, measured = _measured(run, choose_on, models, tolerance, tell)
+    chosen = choose(measured, longest)
+    if shares and chosen:
+        step = models[-1].step
+        usable = _feasible(measured, longest, tolerance)
+        lengths = _lengths_by_share(measured, step) | {0.0: longest}
+        more = shares_between(chosen[0].len.value, longest, levels - 1, usable, lengths)
+        models += blend_points(run, step, more)
+        longest, measured = _measured(run, choose_on, models, tolerance, tell)
+        chosen = choose(measured, longest)
+    note(f"{len(chosen)} levels are chosen from {len(measured)} candidates")
+    kept = {BASE, *(c.name for c in chosen)}
+    name = f"{CERTIFIED}-{folder_label(names)}"
+    final = [point for point in models if point.name in kept]
+    return evaluated_series(run, names, final, name, tell=tell, note=note)
+
+
+def _measured(
+    run: Run, names: Sequence[str], models: Sequence[Point], tolerance: float, tell: Tell | None
+) -> tuple[float, list[Candidate]]:
+    """The base's length, and the candidates with their differences from the base."""
+    folder = evaluated_series(run, names, models, tell=tell)
+    base, *others = read_series(folder)
+    evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
+    return base.len.value, certify(others, evaluations, tolerance)
 
 
 def _problems_of(name: str) -> str:
@@ -125,8 +149,18 @@ def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
     check_shares(shares)
     every = points(run)
     step = run.progress.get("recommended", every[-1].step)
+    return [*every, *blend_points(run, step, shares)]
+
+
+def blend_points(run: Run, step: int, shares: Sequence[float]) -> list[Point]:
     folders = [blend_folder(run, step, share) for share in shares]
-    return [*every, *(Point(folder.name, step, str(folder)) for folder in folders)]
+    return [Point(folder.name, step, str(folder)) for folder in folders]
+
+
+def _lengths_by_share(candidates: Sequence[Candidate], step: int) -> dict[float, float]:
+    """Mean length by the share of the way from the base to a step's checkpoint."""
+    shares = {c: share_of(c.name) for c in candidates if c.step == step}
+    return {1.0 if share is None else share: c.len.value for c, share in shares.items()}
 
 
 def validation_data(run: Run) -> tuple[str, ...]:
@@ -239,6 +273,7 @@ def choose_levels(
     tolerance: float,
     uncertified: bool = False,
     front_only: bool = False,
+    apart: float = NOTICEABLE,
 ) -> list[Candidate]:
     """The candidates that become levels below `full`, shortest first.
 
@@ -247,18 +282,17 @@ def choose_levels(
     usable = [
         c for c in _feasible(candidates, base_length, tolerance) if uncertified or c.certified
     ]
-    distinct = merge_similar(front(usable) if front_only else usable)
-    return spread_by_length(distinct, levels - 1, base_length)
+    return spread_by_length(front(usable) if front_only else usable, levels - 1, base_length, apart)
 
 
 def _feasible(
     candidates: Sequence[Candidate], base_length: float, tolerance: float
 ) -> list[Candidate]:
-    """Those noticeably shorter than the base, measured within the tolerance of its accuracy."""
+    """Those shorter than the base with a measured accuracy within the tolerance of its own."""
     return [
         c
         for c in candidates
-        if 0 < c.len.value <= base_length / NOTICEABLE
+        if 0 < c.len.value < base_length
         and c.certificate
         and c.certificate.difference >= -tolerance - EDGE
     ]
@@ -271,32 +305,61 @@ def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c, kept in zip(ordered, on_front, strict=True) if kept]
 
 
-def merge_similar(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of equally short ones the most accurate; a longer one if it is noticeably longer."""
-    kept: list[Candidate] = []
-    shortest = 0.0  # of those that the last one kept represents
-    for candidate in _shortest_first(candidates):
-        if kept and candidate.len.value <= (1 + EQUALLY_SHORT) * shortest:
-            if candidate.acc.value > kept[-1].acc.value + EDGE:
-                kept[-1] = candidate
-        elif not kept or candidate.len.value >= NOTICEABLE * kept[-1].len.value:
-            kept.append(candidate)
-            shortest = candidate.len.value
-    return kept
-
-
 def spread_by_length(
-    candidates: Sequence[Candidate], count: int, longest: float
+    candidates: Sequence[Candidate], count: int, longest: float, apart: float = NOTICEABLE
 ) -> list[Candidate]:
-    """At most `count`; each next one is the farthest in ratio from all others.
+    """As many as there can be up to `count`, with even ratios of length up to `longest`.
 
-    `longest` counts as taken, so the first one is the shortest.
+    The first is the shortest or as good as that, and all ratios are at least `apart`. A level may
+    be out of its even place by 3 % for one more point of accuracy.
     """
-    picked: list[Candidate] = []
-    while len(picked) < count and (left := [c for c in candidates if c not in picked]):
-        taken = [longest, *(c.len.value for c in picked)]
-        picked.append(max(left, key=lambda c: min(abs(math.log(c.len.value / t)) for t in taken)))
-    return sorted(picked, key=lambda c: c.len.value)
+    ordered = _shortest_first(candidates)
+    # chains[i]: by its number of levels, the best chain from candidate i on, and its cost
+    chains: list[dict[int, tuple[float, list[Candidate]]]] = [{} for _ in ordered]
+    for i, own in reversed([*enumerate(ordered)]):
+        rest: list[tuple[float, float, list[Candidate]]] = [(longest, 0.0, [])]
+        for j in range(i + 1, len(ordered)):
+            rest += [(ordered[j].len.value, *chain) for chain in chains[j].values()]
+        for length, cost, chain in rest:
+            ratio = length / own.len.value
+            if ratio < apart or len(chain) >= count:
+                continue
+            total = cost + math.log(ratio) ** 2 - 2 * OUT_OF_PLACE**2 * own.acc.value
+            best = chains[i].get(len(chain) + 1)
+            if best is None or total < best[0]:
+                chains[i][len(chain) + 1] = (total, [own, *chain])
+    first = [
+        chains[i]
+        for i, candidate in enumerate(ordered)
+        if candidate.len.value <= (1 + EQUALLY_SHORT) * ordered[0].len.value
+    ]
+    most = max((size for chain in first for size in chain), default=0)
+    ends = [chain[most] for chain in first if most in chain]
+    return min(ends, key=lambda end: end[0])[1] if ends else []
+
+
+def shares_between(
+    shortest: float,
+    longest: float,
+    count: int,
+    candidates: Sequence[Candidate],
+    lengths: Mapping[float, float],
+) -> list[float]:
+    """Shares of blends that should fill the even places of `count` levels which have no candidate.
+
+    `lengths` are the measured ones by their share; 0 is the base, 1 the checkpoint.
+    """
+    ratio = longest / shortest
+    count = min(count, int(math.log(ratio) / math.log(MARGIN * NOTICEABLE)))
+    places = [shortest * ratio ** (i / count) for i in range(1, count)]
+    empty = [
+        place
+        for place in places
+        if not any(abs(math.log(c.len.value / place)) <= FILLED for c in candidates)
+    ]
+    known = sorted((length, share) for share, length in lengths.items())
+    shares = np.interp(empty, [length for length, _ in known], [share for _, share in known])
+    return sorted({round(float(share), 2) for share in shares} - set(lengths))
 
 
 def level_names(count: int) -> list[str]:

@@ -22,12 +22,19 @@ from crt.levels.choose import (
     front,
     level_names,
     measure_levels,
-    merge_similar,
     read_series,
+    shares_between,
     spread_by_length,
     stored_model,
 )
-from crt.levels.family import Estimate, LevelCertificate, family_file, model_of, read_family
+from crt.levels.family import (
+    Estimate,
+    LevelCertificate,
+    family_file,
+    level_files,
+    model_of,
+    read_family,
+)
 from crt.recipes import config_of
 from crt.run import Run
 from tests.support.levels import certificate, interval, make_endless
@@ -83,26 +90,44 @@ def test_the_front_alone_when_asked_for():
 
 
 def test_levels_differ_noticeably_in_length():
-    lengths = {"short": 50, "same": 54, "longer": 57.5, "almost full": 87.1}  # × 1.08, × 1.15
+    lengths = {"short": 50, "near": 57, "longer": 57.5, "almost full": 87.1}
     points = [point(name, 0.90, length) for name, length in lengths.items()]
-    assert names(merge_similar(points)) == ["short", "longer", "almost full"]
-    chosen = choose_levels(points, 100, levels=4, tolerance=0.01)
-    assert names(chosen) == ["short", "longer"]  # 100 / 1.15 is 86.96
+    # 57 / 50 is 1.14; 100 / 87.1 is 1.148; at least 1.15 is wanted
+    assert names(choose_levels(points, 100, levels=4, tolerance=0.01)) == ["short", "longer"]
 
 
-def test_of_those_equally_short_the_most_accurate():
-    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.91, 52.5)]
-    assert names(merge_similar(points)) == ["b"]
-    # 52.6 is more than a twentieth longer than the shortest, and not yet a level of its own
-    assert names(merge_similar([*points, point("d", 0.94, 52.6)])) == ["b"]
+def test_as_many_levels_as_there_can_be_at_even_ratios():
+    points = [point(str(n), 0.9, n) for n in (50, 59, 70, 75, 85)]
+    # 50 · 1.26 · 1.26 is 79.4: of two levels 50 and 70 (1.40, 1.43) are the most even
+    assert names(spread_by_length(points, 2, 100)) == ["50", "70"]
+    assert names(spread_by_length(points, 1, 100)) == ["50"]
+    # 1.18, 1.19, 1.21 and 1.18: any other three between leave less than 1.15 somewhere
+    assert names(spread_by_length(points, 9, 100)) == ["50", "59", "70", "85"]
+    assert spread_by_length([], 3, 100) == []
 
 
-def test_spread_keeps_the_shortest_and_equal_ratios():
-    front = [point(str(n), 0.9 + n / 10_000, n) for n in (50, 55, 100, 190, 380)]
-    # 50 first; 190 is 3.8 times that and 400 2.1 times 190; 100 then is farther from all than 55
-    assert names(spread_by_length(front, 3, 400)) == ["50", "100", "190"]
-    assert names(spread_by_length(front, 1, 400)) == ["50"]
-    assert spread_by_length([], 3, 400) == []
+def test_the_first_level_is_as_short_as_the_shortest():
+    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.99, 53)]
+    assert names(spread_by_length(points, 1, 100)) == ["b"]  # 53 is more than a twentieth longer
+    # from 51 there is no second level: 58 / 51 is 1.14 and 100 / 88 is 1.14
+    assert names(spread_by_length([*points, point("d", 0.9, 58)], 2, 100)) == ["a", "d"]
+
+
+def test_near_its_place_a_level_is_the_more_accurate():
+    points = [point("a", 0.90, 50), point("even", 0.90, 70.7), point("better", 0.91, 72)]
+    assert names(spread_by_length(points, 2, 100)) == ["a", "better"]
+    points[2] = point("far", 0.91, 76)  # 7 % out of its place for one point: too far
+    assert names(spread_by_length(points, 2, 100)) == ["a", "even"]
+
+
+def test_blends_fill_the_empty_places():
+    # 100 to 50 in four levels: 50, 59.5, 70.7, 84.1 (a ratio of 1.19); 84.5 is there
+    lengths = {0.0: 100.0, 0.5: 70.0, 1.0: 60.0, 2.0: 50.0}
+    there = [point("x", 0.9, 50), point("y", 0.9, 84.5)]
+    shares = shares_between(50, 100, 5, there, lengths)
+    # 59.46 is 0.54 of the way from 60 to 50; 70.71 is 0.024 of the way from 70 to 100
+    assert shares == [pytest.approx(0.49), pytest.approx(1.05)]
+    assert shares_between(95, 100, 5, there, lengths) == []  # no place for another
 
 
 def test_names_by_length():
@@ -174,6 +199,21 @@ def test_the_command_writes_it_and_says_what_is_next(run, capsys):
     assert "concise" in received.out and "passed" in received.out and "crt serve" in received.err
     assert read_family(family_file(run.path)).levels[0].name == "concise"
     (run.path / "family.json").unlink()
+
+
+def test_a_level_may_lie_between_the_base_and_a_checkpoint(run, tmp_path):
+    """The blend ends later than the checkpoint and sooner than the base, which does not end."""
+    other = Run.open(shutil.copytree(run.path, tmp_path / "run"))
+    folder = measure_levels(other, (), (), (0.2,))
+    file = other.path / "family.json"
+    family = build_family(other, folder, file, tolerance=0.4)
+    concise, balanced, full = family.levels
+    assert (concise.share, balanced.share, full.share) == (None, 0.2, None)
+    assert (concise.step, balanced.step) == (10, 10)
+    assert concise.len.value * 1.15 <= balanced.len.value <= full.len.value / 1.15
+    assert model_of(balanced, file) == str(other.path / "blends" / "step-0010-x0.20")
+    assert level_files(balanced, file).hash == balanced.hash
+    assert balanced.certificate.candidates == 2
 
 
 def rewritten(evaluation, correct):
