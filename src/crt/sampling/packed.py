@@ -21,7 +21,8 @@ def packed_weights(model: nn.Module, tokens: int) -> Iterator[None]:
 
     Nobody may change the weights meanwhile. They are there twice as long as it lasts.
     """
-    layers = [m for m in model.modules() if _is_packable(m)] if tokens >= WORTH_IT else []
+    linear = [layer for layer in model.modules() if type(layer) is nn.Linear]
+    layers = [layer for layer in linear if tokens >= WORTH_IT and _is_packable(layer)]
     try:
         for layer in layers:
             packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), 1)
@@ -32,14 +33,13 @@ def packed_weights(model: nn.Module, tokens: int) -> Iterator[None]:
             vars(layer).pop("forward", None)
 
 
-def _is_packable(layer: nn.Module) -> bool:
+def _is_packable(layer: nn.Linear) -> bool:
     return (
-        type(layer) is nn.Linear
-        and layer.weight.device.type == "cpu"
+        layer.weight.device.type == "cpu"
         and layer.weight.dtype == torch.bfloat16
         and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
 
 
-def _multiply(packed: Any, bias: Tensor | None, states: Tensor) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
+def _multiply(packed: Any, bias: Tensor | None, input: Tensor) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(input, packed, bias, "none", [], "")
