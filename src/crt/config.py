@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
@@ -23,7 +24,8 @@ from pydantic import (
 )
 
 from crt.algorithm.advantages import Estimator
-from crt.algorithm.batch import TruncatedAs
+from crt.algorithm.batch import TOKENS, Measures, TruncatedAs
+from crt.algorithm.contract import PASS, Line, is_share
 from crt.algorithm.objectives import (
     Dataclass,
     Guarded,
@@ -35,9 +37,11 @@ from crt.algorithm.objectives import (
 )
 from crt.algorithm.registry import METHODS, Method, budget_styles, name_of, removed_setting
 from crt.algorithm.two_stage import TwoStage
+from crt.data.datasets import is_from, may_hold
 from crt.data.prompts import PromptSettings
-from crt.errors import did_you_mean
+from crt.errors import CrtError, did_you_mean
 from crt.grading.judge import JudgeSettings
+from crt.grading.measures import MEASURES, check_measure, measure_of
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -83,6 +87,10 @@ def unknown_settings(data: Table, kind: Any, path: str = "") -> Iterator[str]:
                 yield from unknown_settings(_without_type(value), method, f"{path}{key}.")
         elif isinstance(value, dict) and (section := _section_class(types[key])):
             yield from unknown_settings(value, section, f"{path}{key}.")
+        elif isinstance(value, list) and (section := _section_class(types[key])):
+            for number, each in enumerate(value, 1):
+                if isinstance(each, dict):
+                    yield from unknown_settings(each, section, f"{path}{key} {number}: ")
 
 
 def without_removed(data: Table) -> Table:
@@ -216,6 +224,12 @@ class SamplingConfig(Part):
     """Who writes what is trained on; `reference` is offline, from the model a stage starts with."""
 
 
+def whole_path(name: str) -> str:
+    """The name of a file's function with the whole path; another name as it is."""
+    file, _, function = name.rpartition(":")
+    return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else name
+
+
 class GradingConfig(Part):
     """How responses become verdicts."""
 
@@ -242,8 +256,7 @@ class GradingConfig(Part):
     @classmethod
     def _whole_path(cls, verifier: str) -> str:
         """A file's function is found from any folder, by every process of a run."""
-        file, _, function = verifier.rpartition(":")
-        return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else verifier
+        return whole_path(verifier)
 
 
 class ReferenceConfig(Part):
@@ -332,6 +345,104 @@ class PreflightConfig(Part):
     """Of the reference's responses to a probe."""
     skip: tuple[Literal["generation_prompt", "solves"], ...] = ()
     """Checks that are left out."""
+
+
+class LineConfig(Part):
+    """One promise: a metric that does not leave a bound."""
+
+    metric: Text
+    """`accuracy`, `pass@4`, `tokens`, `thinking`, `answer`, `format`, or a function of a rollout:
+    `package.module:function`, `file.py:function`."""
+    data: Text | None = None
+    """The data set it is about; all of them together if none is named."""
+    at_least: float | Text | None = None
+    """A number, `reference`, or a multiple such as `0.9 * reference`. This or `at_most`."""
+    at_most: float | Text | None = None
+    """As `at_least`, for what may not grow."""
+    tolerance: NotNegative = 0.0
+    """How far beyond the bound is still kept, in the metric's unit: 0.01 is a point of accuracy."""
+
+    @property
+    def promise(self) -> Line:
+        """For the algorithm."""
+        return Line(self.metric, self.at_least, self.at_most, self.data or "", self.tolerance)
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        if not PASS.fullmatch(metric):
+            checked_measure(metric, "metric", ("accuracy", "pass@k"))
+        return whole_path(metric)
+
+    @model_validator(mode="after")
+    def _possible(self) -> "LineConfig":
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"{self.metric}: a line has either at_least or at_most")
+        multiple, number = self.promise.bound
+        low, high = (number - self.tolerance, number + self.tolerance)
+        if not multiple and is_share(self.metric) and not (low <= 1 and 0 <= number <= 1):
+            raise ValueError(f"{self.promise.name} cannot be kept: {self.metric} is from 0 to 1")
+        if not multiple and (number < 0 or not number < float("inf") or high < 0):
+            raise ValueError(f"{self.promise.name} cannot be kept: no metric is below 0")
+        return self
+
+
+def checked_measure(name: str, where: str, others: tuple[str, ...] = ()) -> None:
+    """Raises ValueError for a name that measures nothing."""
+    try:
+        check_measure(name, where, others)
+    except CrtError as error:
+        raise ValueError(str(error)) from None
+
+
+class ContractConfig(Part):
+    """What falls, and what must not break meanwhile."""
+
+    cost: Text = TOKENS
+    """What is shortened: `tokens` (the paper's), `thinking`, `answer`, or your own function."""
+    lines: tuple[LineConfig, ...] = ()
+    """Without any the method keeps accuracy by its own guard."""
+
+    @field_validator("cost")
+    @classmethod
+    def _known(cls, cost: str) -> str:
+        checked_measure(cost, "cost")
+        return whole_path(cost)
+
+    @property
+    def promises(self) -> tuple[Line, ...]:
+        """The lines, for the algorithm."""
+        return tuple(line.promise for line in self.lines)
+
+    def measures(self) -> Measures:
+        """What is to be known of rollouts; a user's functions are loaded here."""
+        metrics = [line.metric for line in self.lines]
+        wanted = dict.fromkeys([*metrics, *([] if self.cost == TOKENS else [self.cost, TOKENS])])
+        names = [name for name in wanted if name in MEASURES or ":" in name]
+        datasets = dict.fromkeys(line.data for line in self.lines if line.data)
+        return Measures(
+            self.cost,
+            {name: measure_of(name) for name in names},
+            {name: partial(is_from, name) for name in datasets},
+        )
+
+    @model_validator(mode="after")
+    def _possible(self) -> "ContractConfig":
+        """No line twice, and none that another one rules out."""
+        names = [promise.name for promise in self.promises]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the line {name} is there twice")
+        for low in (line for line in self.promises if line.sign > 0):
+            for high in (line for line in self.promises if line.sign < 0):
+                same = (low.metric, low.data) == (high.metric, high.data)
+                (factor, number), (most, limit) = low.bound, high.bound
+                alike = bool(factor) == bool(most)
+                slack = low.tolerance + high.tolerance
+                beyond = factor > most if factor else number - slack > limit
+                if same and alike and beyond:
+                    raise ValueError(f"{low.name} and {high.name} cannot both be kept")
+        return self
 
 
 class EvaluationConfig(Part):
@@ -431,6 +542,7 @@ class RunConfig(Part):
     reference: ReferenceConfig = ReferenceConfig()
     optim: OptimConfig = OptimConfig()
     validation: ValidationConfig = ValidationConfig()
+    contract: ContractConfig = ContractConfig()
     preflight: PreflightConfig = PreflightConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     trl: dict[str, Any] = {}
@@ -450,6 +562,7 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
+        self._check_contract()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
@@ -473,6 +586,39 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
+
+    def _check_contract(self) -> None:
+        """A method that keeps lines, problems for each, and rollouts enough."""
+        lines = self.contract.lines
+        if lines and not isinstance(self.method, TwoStage | Shorten | Guarded):
+            raise ValueError(
+                f'method.type = "{name_of(self.method)}" keeps no contract: take crt or crt_1s, or '
+                "guarded, which goes around another method"
+            )
+        for line in lines:
+            for key, names in (("train", self.data.train), ("validation", self.validation.data)):
+                if line.data and names and not any(may_hold(name, line.data) for name in names):
+                    where = "data.train" if key == "train" else "validation.data"
+                    raise ValueError(
+                        f"the line {line.promise.name} is about {line.data}, which is not in "
+                        f"{where} = {', '.join(names)}"
+                    )
+            match = PASS.fullmatch(line.metric)
+            for place, rollouts in self._rollouts().items() if match else ():
+                if rollouts < int(match[1] if match else 0):
+                    raise ValueError(
+                        f"the line {line.promise.name} needs {place} = {match and match[1]} or "
+                        f"more, which is {rollouts}"
+                    )
+
+    def _rollouts(self) -> dict[str, int]:
+        """How often a problem is answered, wherever lines are measured."""
+        return {
+            "sampling.group_size": self.sampling.group_size,
+            "reference.rollouts": self.reference.rollouts,
+            "validation.rollouts": self.validation.rollouts,
+            "validation.final_rollouts": self.validation.final_rollouts or sys.maxsize,
+        }
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""

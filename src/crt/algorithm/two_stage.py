@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crt.algorithm.guard import EDGE
-from crt.algorithm.objectives import Refine, Shorten, require_between
+from crt.algorithm.objectives import Guarded, PrimalDual, Refine, Shorten, require_between
 
 Start = Literal["feasible", "plausible"]
 """What Stage II starts from: Stage I's shortest checkpoint that keeps the guard, or the shortest
@@ -77,6 +77,16 @@ class TwoStage:
             )
 
 
+def guard_of(method: object) -> Shorten:
+    """The guard a checkpoint is judged by: the method's own, or the reference's accuracy."""
+    if isinstance(method, TwoStage):
+        return method.shorten
+    if isinstance(method, Shorten):
+        return method
+    own = method.tolerance if isinstance(method, PrimalDual | Guarded) else 0.0
+    return Shorten(tolerance=own)
+
+
 EQUALLY_SHORT = 0.05  # a twentieth more tokens is no reason to take the less accurate one
 
 
@@ -112,7 +122,7 @@ def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
         Candidate(
             step,
             record["accuracy"],
-            record["tokens"],
+            record.get("cost", record["tokens"]),
             record["margin"],
             record.get("standard_error", 0.0),
         )

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pocket, a folder, a hub id, a server's address (http://…/v1), a run's checkpoint, or "
         "a run: the one that it recommends, or --all-checkpoints",
     )
-    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
     parser.add_argument("--name", help="what the evaluation is called in tables")
     parser.add_argument(
         "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
     )
     add_output(parser)
+    add_plan(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """What `plan_of` reads, for `eval`, `audit` and `verify`."""
+    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     _sampling(parser.add_argument_group("sampling"))
     _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
     add_loading(parser.add_argument_group("data"))
@@ -178,9 +184,11 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import print_comparison
     from crt.errors import ConfigError
+    from crt.evaluation.contract import contract_table
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
     from crt.evaluation.tables import compare
+    from crt.run import Run
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -189,7 +197,9 @@ def _series(args: argparse.Namespace) -> int:
         run = Path(args.model)
         folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
     differs = plan.prompt.budget != "none"  # the base is told no budget
-    comparison = compare(evaluations, anyway=differs)
+    contract = Run.open(run).config.contract
+    more = partial(contract_table, contract) if contract.lines else None
+    comparison = compare(evaluations, anyway=differs, more=more)
     print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
     _note(f"everything is in {folder}")
     return 0
