@@ -73,6 +73,8 @@ def lines(found: Row) -> list[str]:
     if "share_after" in every:
         after = _value(every["share_after"], "%")
         words["after the answer"] = f"{after} of a right response's tokens"
+    elif "stated" in every:
+        words["answer stated"] = f"at {_value(every['stated'], '%')} of a right response"
     if "cut_25" in every:
         shares = " / ".join(f"{every[f'cut_{cut}']['value']:.0f}" for cut in CUTS)
         words[f"cut at {'/'.join(map(str, CUTS))} %"] = f"{shares} % are right"

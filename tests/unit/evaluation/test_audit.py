@@ -66,7 +66,7 @@ def test_every_figure_of_a_right_and_a_wrong_response(evaluated):
     found = audit(evaluated(response(RIGHT, 40), response(WRONG, 20)))
     figure = values(found)
     # the right one has its answer after 11 of 44 characters: 40 · (1 − 1/4) tokens follow
-    assert figure["tokens_after"] == 30
+    assert (figure["stated"], figure["tokens_after"]) == (25, 30)
     assert figure["share_after"] == 75
     assert figure["lost"] == 100  # the wrong one had said 12
     assert (figure["len_correct"], figure["len_wrong"]) == (40, 20)
@@ -132,7 +132,7 @@ def test_tokens_and_money_of_a_month(evaluated):
 def test_lengths_that_are_not_known_are_not_made_up(evaluated):
     found = audit(evaluated({"response": RIGHT}, {"response": WRONG}), month=Load(1000, 1))
     figure = values(found)
-    assert figure["cut_50"] == 100 and figure["lost"] == 100
+    assert figure["cut_50"] == 100 and figure["lost"] == 100 and figure["stated"] == 25
     assert not {"tokens_after", "share_after", "len_correct", "saved", "doubts"} & figure.keys()
     assert found["month"] is None
 
