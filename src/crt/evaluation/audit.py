@@ -331,6 +331,7 @@ def audit(
     """Every figure of the audit as plain values, as audit.json has them."""
     grading = grading or GradingConfig()
     measure = token_ends(tokenizer) if tokenizer else None
+    problems = problems_of(evaluation)
     readings = read_all(evaluation, grading, measure)
     by_set = {name: [sums(each) for each in part.values()] for name, part in readings.items()}
     nested = sets_and_averages(by_set, figures)
@@ -342,6 +343,7 @@ def audit(
         "name": evaluation.name,
         "places": "tokens" if measure else "characters",
         "most_sentences": MOST_SENTENCES,
+        "numbers": float(100 * np.mean([has_own_number(problem) for problem in problems.values()])),
         "metrics": {kind: evaluation.metrics[kind] for kind in ("sets", "averages")},
         "figures": {
             kind: {n: {k: interval_json(v) for k, v in part.items()} for n, part in parts.items()}

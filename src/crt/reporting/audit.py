@@ -172,7 +172,8 @@ def notes(found: Row) -> list[str]:
             f"Where the right answer stands is found by the grader alone. It reads a response up "
             f"to the end of each sentence, at most {MOST_SENTENCES} of them, and takes the last "
             "box, or without one the last number, where the right answer is a number that is not "
-            f"in the question. Places are measured in {unit}."
+            f"in the question: so it is for {found['numbers']:.0f} % of the problems. For the "
+            f"others a right answer is seen late, in its box. Places are measured in {unit}."
         )
     if "lost" in every:
         paragraphs.append(
