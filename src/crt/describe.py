@@ -6,7 +6,7 @@ from typing import Any
 
 from crt.algorithm.objectives import Dataclass, Guarded, setting_fields
 from crt.algorithm.two_stage import TwoStage
-from crt.config import RunConfig
+from crt.config import ContractConfig, RunConfig
 
 
 def what_would_run(config: RunConfig) -> Iterator[str]:
@@ -38,6 +38,13 @@ def what_would_run(config: RunConfig) -> Iterator[str]:
     if config.optim.estimator != "group_std":
         yield f"Advantages by the estimator {config.optim.estimator}."
     yield from _stages(config)
+    if config.contract != ContractConfig():
+        lines = "; ".join(
+            line.promise.name + (f" (tolerance {line.tolerance:g})" if line.tolerance else "")
+            for line in config.contract.lines
+        )
+        kept = f"while it keeps {lines}" if lines else "while the method keeps its own guard"
+        yield f"The contract: lower {config.contract.cost} {kept}."
     every = "step" if schedule.save_every == 1 else f"{schedule.save_every} steps"
     yield f"A checkpoint every {every}. {_evaluation(config)}"
 
@@ -92,11 +99,20 @@ def as_toml(config: RunConfig) -> str:
 
 def _table(values: dict[str, Any], path: str) -> Iterator[str]:
     """Values first, then sections; a setting without a value is left out."""
+    sections = [key for key, value in values.items() if isinstance(value, dict)]
+    lists = [key for key, value in values.items() if value and _is_list_of_sections(value)]
     for key, value in values.items():
-        if not isinstance(value, dict) and value is not None:
+        if key not in (*sections, *lists) and value is not None:
             yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     yield ""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield f"[{path}{key}]"
-            yield from _table(value, f"{path}{key}.")
+    for key in sections:
+        yield f"[{path}{key}]"
+        yield from _table(values[key], f"{path}{key}.")
+    for key in lists:
+        for each in values[key]:
+            yield f"[[{path}{key}]]"
+            yield from _table(each, f"{path}{key}.")
+
+
+def _is_list_of_sections(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)

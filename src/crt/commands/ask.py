@@ -1,20 +1,29 @@
-"""crt ask: one question, answered as it is generated."""
+"""crt ask: one question, answered as it is generated, or by all levels of a family."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from crt.levels.compare import LevelAnswer
     from crt.pocket.language import Reading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and the model that answers it."""
-    parser.add_argument("question", help='such as "Tom has 23 apples. He eats 4. …"')
+    parser.add_argument(
+        "question",
+        nargs="?",
+        help='such as "Tom has 23 apples. He eats 4. …"; with --levels one of the family\'s own',
+    )
     parser.add_argument(
         "--model",
         default="pocket",
         help="pocket (default) or another world's model, a model's folder, or a finished run",
+    )
+    parser.add_argument(
+        "--levels", type=Path, metavar="RUN", help="ask all levels of a family, side by side"
     )
     parser.add_argument("--seed", type=int, default=0, help="for a temperature above 0 (0)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
@@ -28,11 +37,86 @@ def run(args: argparse.Namespace) -> int:
 
     if args.temperature < 0 or args.tokens < 1:
         raise ConfigError("temperature must be at least 0 and tokens at least 1")
+    if args.levels is not None:
+        return ask_family(args)
+    if args.question is None:
+        raise ConfigError("give a question, or --levels RUN for one of a family's own")
     folder = model_folder(args.model)
     reading = read_question(world_of(folder), args.question.strip())
     length, stop = stream_answer(args, folder, reading)
     print(f"\n({length} tokens{'' if stop == 'eos' else ', cut off'})")
     return 0
+
+
+def ask_family(args: argparse.Namespace) -> int:
+    """Prints what each level says to the question, or to the family's first that shows the dial."""
+    from crt.errors import DataError
+    from crt.grading.grader import grade
+    from crt.levels.compare import ask_levels, shows_the_dial
+    from crt.levels.family import Example, family_file, read_family
+    from crt.processes import silence_libraries
+    from crt.sampling.base import Sampling
+
+    silence_libraries()
+    file = family_file(args.levels).absolute()
+    family = read_family(file)
+    own = args.question is None
+    examples = family.examples if own else [Example(question=args.question.strip(), answer="")]
+    if not examples:
+        raise DataError(f"{file} has no questions of its own: give one")
+    sampling = Sampling(args.tokens, args.temperature)
+    asked = ask_levels(
+        family,
+        file,
+        examples,
+        sampling,
+        args.seed,
+        lambda text, answer: grade(text, answer).verdict == "correct",
+    )
+    shown = [
+        (example, answers)
+        for example, answers in zip(examples, asked, strict=True)
+        if not own or shows_the_dial(answers)
+    ]
+    if not shown:
+        raise DataError(
+            f"to none of its {len(examples)} questions every level of {file} gives a right answer "
+            "that is shorter than the next level's: give a question, or another --seed with a "
+            "--temperature"
+        )
+    example, answers = shown[0]
+    show_levels(example.question, answers)
+    if own:
+        print(
+            f"\nThe first of {len(examples)} questions of the evaluation that all levels answer "
+            f"right, each shorter than the next ({len(shown)} are)."
+        )
+    return 0
+
+
+def show_levels(question: str, answers: "Sequence[LevelAnswer]") -> None:
+    """Each level's answer, then tokens side by side."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from crt.errors import shown
+
+    print(shown(question))
+    for answer in answers:
+        print(f"\n{answer.level.name}, {answer.tokens} tokens:\n{shown(answer.text.strip())}")
+    table = Table("level", "tokens", "saved", "answer")
+    for answer in answers:
+        saved = 100 * (1 - answer.tokens / answers[-1].tokens)
+        right = {True: " ✓", False: " ✗", None: ""}[answer.right]
+        table.add_row(
+            answer.level.name,
+            str(answer.tokens),
+            f"{saved:.0f} %" if answer is not answers[-1] else "",
+            escape(shown(answer.answer or "none")) + right,
+        )
+    print()
+    Console().print(table)
 
 
 def model_folder(name: str) -> Path:

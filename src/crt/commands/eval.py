@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,9 +185,11 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import print_comparison
     from crt.errors import ConfigError
+    from crt.evaluation.contract import contract_table
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
     from crt.evaluation.tables import compare
+    from crt.run import Run
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -195,7 +198,9 @@ def _series(args: argparse.Namespace) -> int:
         run = Path(args.model)
         folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
     differs = plan.prompt.budget != "none"  # the base is told no budget
-    comparison = compare(evaluations, anyway=differs)
+    contract = Run.open(run).config.contract
+    more = partial(contract_table, contract) if contract.lines else None
+    comparison = compare(evaluations, anyway=differs, more=more)
     print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
     _note(f"everything is in {folder}")
     return 0
@@ -280,20 +285,35 @@ def _prompt(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="passed to the chat template (Qwen3)",
     )
-    group.add_argument("--special-text", choices=("refuse", "break"))
     group.add_argument(
-        "--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune", "number")
+        "--special-text",
+        choices=("refuse", "break"),
+        help="what to do with the text of a control token in a question (refuse)",
+    )
+    group.add_argument(
+        "--budget-style",
+        choices=("none", "l1-exact", "l1-max", "thinkprune", "number"),
+        help="how the prompt states a token budget (none)",
     )
     group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
 
 
 def _local(group: Any) -> None:
     group.add_argument("--revision", help="a hub id's commit, branch or tag")
-    group.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"))
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="how the model is used (auto: as it was saved)",
+    )
     group.add_argument(
         "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
     )
-    group.add_argument("--engine", choices=("auto", "fast", "vllm"), default="auto")
+    group.add_argument(
+        "--engine",
+        choices=("auto", "fast", "vllm"),
+        default="auto",
+        help="auto: vLLM if it is installed and there is a GPU, else fast",
+    )
     group.add_argument("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
 
 

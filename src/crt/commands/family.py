@@ -6,15 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crt.levels.family import Family
+    from crt.levels.family import Family, Level
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, measured on what, how many levels."""
     parser.add_argument("run", type=Path, help="a run's folder")
-    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],… (the run's own evaluation data)")
+    parser.add_argument(
+        "--data", help="certify on NAME[/SPLIT][:COUNT],… (the run's own evaluation data)"
+    )
+    parser.add_argument(
+        "--choose-on",
+        metavar="NAMES",
+        help="choose on these, which --data does not hold (the run's validation data), or none",
+    )
+    parser.add_argument(
+        "--shares",
+        metavar="SHARE,…",
+        help="weights between the base (0) and the recommended checkpoint (1), and beyond, that "
+        "are measured too (0.25,0.5,0.75,1.25,1.5,1.75), or none",
+    )
     parser.add_argument("--evaluation", help="a series that is there: evaluations/NAME of the run")
-    parser.add_argument("--levels", type=int, default=4, help="at most so many, full included (4)")
+    parser.add_argument("--levels", type=int, default=6, help="at most so many, full included (6)")
     parser.add_argument(
         "--tolerance", type=float, default=0.01, help="accuracy a level may lose (0.01: one point)"
     )
@@ -35,25 +48,42 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
     from crt.evaluation.evaluator import progress
     from crt.io import write_json
-    from crt.levels.choose import build_family, evaluated_series
+    from crt.levels.choose import SHARES, build_family, measure_levels, validation_data
     from crt.levels.family import FAMILY
     from crt.run import Run
 
-    if args.data and args.evaluation:
-        raise ConfigError("--data evaluates, --evaluation takes what is there: give one of them")
+    if args.evaluation and (args.data or args.choose_on or args.shares):
+        raise ConfigError(
+            "--evaluation takes what is there; --data, --choose-on and --shares evaluate: give one "
+            "or the others"
+        )
     opened = Run.open(args.run)
+    chosen_on = _listed(args.choose_on)
     if args.evaluation:
+        chosen_on = ()
         folder = opened.path / "evaluations" / args.evaluation
     else:
-        names = [name.strip() for name in (args.data or "").split(",") if name.strip()]
+        chosen_on = validation_data(opened) if chosen_on is None else chosen_on
+        shares = _listed(args.shares)
         with progress(str(opened.path)) as tell:
-            folder = evaluated_series(opened, names, tell=tell, note=_note)
+            folder = measure_levels(
+                opened,
+                _listed(args.data) or (),
+                chosen_on,
+                SHARES if shares is None else _numbers(shares),
+                levels=args.levels,
+                tolerance=args.tolerance,
+                front_only=args.front,
+                tell=tell,
+                note=_note,
+            )
     file = args.out or opened.path / FAMILY
     family = build_family(
         opened,
         folder,
         file.absolute(),
         name=args.name,
+        chosen_on=chosen_on,
         levels=args.levels,
         tolerance=args.tolerance,
         uncertified=args.all,
@@ -66,6 +96,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    """The names in an option; none of them for `none`, None where it was not given."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
+
+
+def _numbers(shares: tuple[str, ...]) -> tuple[float, ...]:
+    from crt.errors import ConfigError
+
+    try:
+        return tuple(sorted({float(share) for share in shares}))
+    except ValueError:
+        raise ConfigError(f"--shares {','.join(shares)} is not a list of numbers") from None
+
+
 def show(family: "Family") -> None:
     """One row per level, and how they were measured."""
     from rich.console import Console
@@ -76,7 +122,7 @@ def show(family: "Family") -> None:
     for level in family.levels:
         table.add_row(
             level.name,
-            f"{level.step or 'base'}{'' if level.pareto else ' ·'}",
+            f"{place_of(level)}{'' if level.pareto else ' ·'}",
             f"{level.acc.value:.1f}",
             f"{level.acc.low:.1f} – {level.acc.high:.1f}",
             f"{level.len.value:.1f}",
@@ -86,14 +132,23 @@ def show(family: "Family") -> None:
         )
     console.print(table)
     problems = family.levels[-1].acc.problems
+    measured = family.measured
+    chosen = (
+        "chosen by the same" if measured.chosen_on is None else f"chosen on {measured.chosen_on}"
+    )
     console.print(
-        f"{problems} problems, {family.measured.rollouts} responses each; "
-        f"chosen from {family.candidates} checkpoints. The certificate's number is the lower bound "
+        f"{problems} problems, {measured.rollouts} responses each; {chosen}. "
+        f"The certificate's number is the lower bound "
         f"of the accuracy's difference from the base, in points, with 95 % confidence for all "
         f"{family.candidates} at once; it passes from {-100 * family.tolerance:g}."
     )
     if not all(level.pareto for level in family.levels):
         console.print("·: not on the Pareto front, longer and no more accurate (--front: without).")
+
+
+def place_of(level: "Level") -> str:
+    """Where its weights are from: the base, a checkpoint, or so far from one to the other."""
+    return f"{level.step or 'base'}{'' if level.share is None else f' × {level.share:g}'}"
 
 
 def certificate_cell(certificate: Any) -> str:

@@ -56,7 +56,8 @@ def read_plain(fields: Fields) -> Problem:
     """
     if fields.get("tests") and fields.get("answer") is None:
         return read_code(fields)
-    verifier, answer, accepted = _verifier(fields), fields.get("answer"), ()
+    verifier, answer, accepted = fields.get("verifier"), fields.get("answer"), ()
+    verifier = "" if verifier is None else _text(verifier, "verifier")
     if fields.get("options"):
         return replace(read_multiple_choice(fields), verifier=verifier)
     if isinstance(answer, Mapping) and verifier:
@@ -92,11 +93,6 @@ def read_code(fields: Fields) -> Problem:
         before = re.split(rf"^def {re.escape(name)}\b", question, maxsplit=1, flags=re.MULTILINE)[0]
         gold = {"setup": before, "tests": [_text(tests, "test"), f"check({name})"]}
     return Problem("", question, json.dumps(gold), verifier="code")
-
-
-def _verifier(fields: Fields) -> str:
-    value = fields.get("verifier")
-    return "" if value is None else _text(value, "verifier")
 
 
 def read_gsm8k(fields: Fields) -> Problem:

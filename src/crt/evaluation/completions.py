@@ -23,6 +23,7 @@ from crt.evaluation.store import (
     open_store,
     read_lines,
 )
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.grading.grader import grader_identity, make_grader
 from crt.io import sha256
 from crt.sampling.policy import Response, grade_responses
@@ -34,6 +35,7 @@ FIELDS = {  # field -> names it may have, the first there counts
     "prompt": ("prompt",),
     "response": ("response", "completion", "output", "generation"),
     "tokens": ("tokens", "completion_tokens", "num_tokens"),
+    "thinking": ("thinking_tokens", "reasoning_tokens"),
     "stop": ("stop", "finish_reason", "stop_reason"),
     "data": ("data",),
     "opens_thinking": ("opens_thinking",),
@@ -153,7 +155,11 @@ def _graded(completion: Completion) -> Rollout:
     """The rollout of a completion that was graded elsewhere."""
     response, verdict = completion.response, completion.verdict or Verdict.UNGRADED
     problem_id, text = completion.problem.id, response.text
-    return Rollout(problem_id, text, response.length, response.stop, verdict, reason=BY_FILE)
+    return Rollout(
+        *(problem_id, text, response.length, response.stop, verdict),
+        reason=BY_FILE,
+        thinking=response.thinking,
+    )
 
 
 def _manifest(
@@ -221,13 +227,13 @@ def _completions(
     if not texts or not all(isinstance(text, str) for text in texts):
         names = ", ".join(FIELDS["response"])
         raise DataError(f"no response: a text, or a list of texts, in one of {names}")
-    beside = {name: row[name] for name in ("tokens", "stop", "correct", "verdict")}
+    beside = {name: row[name] for name in ("tokens", "thinking", "stop", "correct", "verdict")}
     lists = {
         k: v if several and isinstance(v, list) else [v] * len(texts) for k, v in beside.items()
     }
     if any(len(values) < len(texts) for values in lists.values()):
         raise DataError("a list beside the responses has fewer elements than they are")
-    for text, tokens, stop, *verdict in zip(texts, *lists.values(), strict=False):
+    for text, tokens, thinking, stop, *verdict in zip(texts, *lists.values(), strict=False):
         text = text.encode("utf-8", errors="replace").decode()  # no half of a surrogate pair
         is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
         if tokens is not None and not (is_number and 0 <= tokens < MAX_TOKENS):
@@ -235,8 +241,21 @@ def _completions(
         length = count(text) if tokens is None and count else tokens
         stop = _stop(stop, length, scoring.max_tokens)
         made_elsewhere = None if scoring.regrade else _verdict(*verdict)
-        response = Response(text, length, stop, opens_thinking)
+        thought = thinking_of(text, opens_thinking, length, thinking, count)
+        response = Response(text, length, stop, opens_thinking, thought)
         yield Completion(dataset, problem, response, made_elsewhere)
+
+
+def thinking_of(
+    text: str, opened: bool, length: int | None, given: Any, count: TokenCounter | None = None
+) -> int | None:
+    """Tokens of thinking: as given, or by the marks in the text, as far as they can be counted."""
+    if type(given) is int and 0 <= given <= (MAX_TOKENS if length is None else length):
+        return given
+    end = text.rfind(CLOSE_THINKING)
+    if end < 0:
+        return length if opened or OPEN_THINKING in text else 0
+    return count(text[: end + len(CLOSE_THINKING)]) - 1 if count else None
 
 
 def _row(record: str | dict[str, Any]) -> dict[str, Any]:
@@ -248,6 +267,7 @@ def _row(record: str | dict[str, Any]) -> dict[str, Any]:
         raise DataError(f"a line is an object, this is {type(value).__name__}")
     if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
         value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
+        value["thinking_tokens"] = value.get("thinking")
         del value["verdict"]  # it is graded anew
     value = as_row(value)
     return {

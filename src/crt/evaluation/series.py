@@ -52,18 +52,20 @@ def evaluate_run(
     plan: Plan,
     *,
     name: str | None = None,
+    models: Sequence[Point] | None = None,
     tolerance: float = TOLERANCE,
     tell: Tell | None = None,
     note: Note | None = None,
 ) -> tuple[Path, list[Evaluation]]:
-    """Evaluates base and checkpoints; the series is written anew after each of them.
+    """Evaluates base and checkpoints, or the base and what else `models` names.
 
-    `tell` gets the responses that there are over all points, not those of one.
+    The series is written anew after each of them. `tell` gets the responses that there are over
+    all points, not those of one.
     """
     opened = Run.open(run)
     folder = run / "evaluations" / (name or folder_label(plan.settings.data))
     done: list[tuple[Point, Evaluation]] = []
-    every = points(opened)
+    every = points(opened) if models is None else models
     told: set[str] = set()
 
     def note_once(sentence: str) -> None:  # all points say the same of their problems

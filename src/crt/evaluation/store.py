@@ -46,7 +46,7 @@ COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
 SERIES = "series.json"  # beside several evaluations
 ROLLOUT_KEYS = (
     *("dataset", "problem_id", "index", "text", "length", "stop", "verdict"),
-    *("extracted", "reason"),
+    *("extracted", "reason", "thinking"),
 )
 OLD_KEYS = {"data": "dataset", "rollout": "index", "response": "text", "tokens": "length"}
 LEVEL = 10  # a tenth of the size of the text; faster than any sampler writes
@@ -150,6 +150,7 @@ def read_rollouts(path: Path) -> Iterator[Rollout]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             values = {OLD_KEYS.get(key, key): value for key, value in json.loads(line).items()}
+            values = {"thinking": None} | values  # evaluations of earlier versions lack it
             values = {key: values[key] for key in ROLLOUT_KEYS}
             yield Rollout(**{**values, "verdict": Verdict(values["verdict"])})
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:

@@ -4,21 +4,26 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from crt.algorithm.guard import EDGE
 from crt.algorithm.metrics import pareto_front
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
+from crt.data.datasets import parse
 from crt.errors import ConfigError, DataError
-from crt.evaluation.datasets import folder_label, short_name
+from crt.evaluation import tables
+from crt.evaluation.datasets import folder_label, label, short_name
 from crt.evaluation.evaluator import Plan, Tell
 from crt.evaluation.metrics import LEVEL
 from crt.evaluation.paired import TOLERANCE, certificate, pair
-from crt.evaluation.series import BASE, SERIES, evaluate_run, points
+from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
-from crt.io import read_json
+from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
 from crt.levels.family import (
     FORMAT,
     FULL,
@@ -35,7 +40,13 @@ from crt.run import Run, versions
 from crt.sampling.models import model_folder, weights_hash
 
 AVERAGE = "all"  # levels are judged over all data sets of the evaluation
-NOTICEABLE = 1.1  # ratio of lengths below which nobody would notice another level
+NOTICEABLE = 1.15  # ratio of lengths below which nobody would notice another level
+MARGIN = 1.02  # ratios that other problems will not shrink below NOTICEABLE
+OUT_OF_PLACE = 0.03  # by which a level may be from its even place for one more point of accuracy
+FILLED = 0.01  # how near to its place a candidate fills it, as a logarithm
+SHARES = (0.25, 0.5, 0.75, 1.25, 1.5)  # of the way from the base to the checkpoint in use
+LEVELS = 6  # the base included
+CERTIFIED = "levels"  # series of the levels on problems that had no part in their choice
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
 _OF_BOUND = ("difference", "lower_bound", "tolerance", "problems", "needed", "passed")
@@ -62,35 +73,132 @@ class Candidate:
 # ---- the evaluation
 
 
-def evaluated_series(
+def measure_levels(
     run: Run,
     data: Sequence[str],
+    choose_on: Sequence[str],
+    shares: Sequence[float] = SHARES,
     *,
+    levels: int = LEVELS,
+    tolerance: float = TOLERANCE,
+    front_only: bool = False,
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """The folder of the run's series on these data sets; evaluates what is not there yet."""
+    """The series by which levels are certified: the base, and levels chosen on other problems.
+
+    Without `choose_on` all candidates are in it, to be chosen and certified by the same figures.
+    """
     names = tuple(data) or run.config.evaluation.data
     if not names:
         raise ConfigError(
             f"{run.path} names no data set to evaluate on: give --data, such as --data gsm8k"
         )
-    folder = run.path / "evaluations" / folder_label(names)
+    if shared := sorted(set(map(_problems_of, choose_on)) & set(map(_problems_of, names))):
+        raise ConfigError(
+            f"{shared[0]} cannot both choose the levels and certify them: give other problems "
+            "(--choose-on), or choose and certify by the same (--choose-on none)"
+        )
+    models = candidate_points(run, shares)
+    if not choose_on:
+        return evaluated_series(run, names, models, tell=tell, note=note)
+
+    choose = partial(
+        choose_levels,
+        levels=levels,
+        tolerance=tolerance,
+        uncertified=True,
+        front_only=front_only,
+        apart=MARGIN * NOTICEABLE,
+    )
+    longest, measured = _measured(run, choose_on, models, tolerance, tell)
+    chosen = choose(measured, longest)
+    if shares and chosen:
+        step = models[-1].step
+        usable = _feasible(measured, longest, tolerance)
+        lengths = _lengths_by_share(measured, step) | {0.0: longest}
+        more = shares_between(chosen[0].len.value, longest, levels - 1, usable, lengths)
+        models += blend_points(run, step, more)
+        longest, measured = _measured(run, choose_on, models, tolerance, tell)
+        chosen = choose(measured, longest)
+    note(f"{len(chosen)} levels are chosen from {len(measured)} candidates")
+    kept = {BASE, *(c.name for c in chosen)}
+    name = f"{CERTIFIED}-{folder_label(names)}"
+    final = [point for point in models if point.name in kept]
+    return evaluated_series(run, names, final, name, tell=tell, note=note)
+
+
+def _measured(
+    run: Run, names: Sequence[str], models: Sequence[Point], tolerance: float, tell: Tell | None
+) -> tuple[float, list[Candidate]]:
+    """The base's length, and the candidates with their differences from the base."""
+    folder = evaluated_series(run, names, models, tell=tell)
+    base, *others = read_series(folder)
+    evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
+    return base.len.value, certify(others, evaluations, tolerance)
+
+
+def _problems_of(name: str) -> str:
+    """A data set's name and split, without levels and count."""
+    selection = parse(name)
+    return f"{selection.name}/{selection.split}"
+
+
+def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
+    """The base, the checkpoints, and blends of the base and the checkpoint that is recommended."""
+    check_shares(shares)
+    every = points(run)
+    step = run.progress.get("recommended", every[-1].step)
+    return [*every, *blend_points(run, step, shares)]
+
+
+def blend_points(run: Run, step: int, shares: Sequence[float]) -> list[Point]:
+    folders = [blend_folder(run, step, share) for share in shares]
+    return [Point(folder.name, step, str(folder)) for folder in folders]
+
+
+def _lengths_by_share(candidates: Sequence[Candidate], step: int) -> dict[float, float]:
+    """Mean length by the share of the way from the base to a step's checkpoint."""
+    shares = {c: share_of(c.name) for c in candidates if c.step == step}
+    return {1.0 if share is None else share: c.len.value for c, share in shares.items()}
+
+
+def validation_data(run: Run) -> tuple[str, ...]:
+    """The run's validation problems by name; none if they were taken out of the training data."""
+    validation = run.config.validation
+    counted = [(name, parse(name).count) for name in validation.data]
+    return tuple(name if count else f"{name}:{validation.problems}" for name, count in counted)
+
+
+def evaluated_series(
+    run: Run,
+    names: Sequence[str],
+    models: Sequence[Point],
+    name: str | None = None,
+    *,
+    tell: Tell | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """The folder of a series of these models on these data sets; evaluates what is not there."""
+    for point in models:
+        if (share := share_of(point.name)) is not None:
+            write_blend(run, point.step, share)
+    folder = run.path / "evaluations" / (name or folder_label(names))
     if (folder / SERIES).is_file():
         evaluated = {candidate.name for candidate in read_series(folder)}
-        if evaluated.issuperset(point.name for point in points(run)):
+        if evaluated == {point.name for point in models}:
             note(f"figures are those of {folder}")
             return folder
-    note(f"{folder} has not all checkpoints yet: evaluating them on {', '.join(names)}")
+    note(f"{folder} has not all models yet: evaluating them on {', '.join(names)}")
     plan = Plan(
         run.config.model,
-        run.config.evaluation.model_copy(update={"data": names}),
+        run.config.evaluation.model_copy(update={"data": tuple(names)}),
         prompt=run.config.prompt,
         truncated="grade" if run.config.grading.truncated == "grade" else "wrong",
         grading=run.config.grading,
         load={"folder": run.config.data.folder},
     )
-    return evaluate_run(run.path, plan, tell=tell, note=note)[0]
+    return evaluate_run(run.path, plan, name=folder.name, models=models, tell=tell, note=note)[0]
 
 
 def read_series(folder: Path) -> list[Candidate]:
@@ -101,15 +209,13 @@ def read_series(folder: Path) -> list[Candidate]:
             f"{folder} is not a series: it has no {SERIES}. Make one: crt eval RUN "
             "--all-checkpoints --data NAME."
         )
-    content: Any = read_json(path)
     try:
-        series = [_candidate(point) for point in content["points"]]
+        series = [_candidate(point) for point in tables.read_series(folder)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is no series of this version: {reason}.") from None
-    outside = any(Path(candidate.name).name != candidate.name for candidate in series)
-    if not series or series[0].name != BASE or outside:
-        raise DataError(f"{path} does not begin with the base, or leaves its folder.")
+    if series[0].name != BASE:
+        raise DataError(f"{path} does not begin with the base.")
     return series
 
 
@@ -165,20 +271,16 @@ def choose_levels(
     tolerance: float,
     uncertified: bool = False,
     front_only: bool = False,
+    apart: float = NOTICEABLE,
 ) -> list[Candidate]:
-    """The checkpoints that become levels below `full`, shortest first.
+    """The candidates that become levels below `full`, shortest first.
 
-    Only certified checkpoints count, unless `uncertified`. The Pareto front comes first. Places
-    that it leaves go to longer checkpoints, unless `front_only`.
+    Only certified ones count, unless `uncertified`, and only the Pareto front, if `front_only`.
     """
     usable = [
         c for c in _feasible(candidates, base_length, tolerance) if uncertified or c.certified
     ]
-    distinct = merge_similar(usable, tolerance)
-    chosen = spread_by_length(front(distinct), levels - 1, base_length)
-    if not front_only:
-        chosen = spread_by_length(distinct, levels - 1, base_length, chosen)
-    return chosen
+    return spread_by_length(front(usable) if front_only else usable, levels - 1, base_length, apart)
 
 
 def _feasible(
@@ -201,38 +303,61 @@ def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c, kept in zip(ordered, on_front, strict=True) if kept]
 
 
-def merge_similar(candidates: Sequence[Candidate], tolerance: float) -> list[Candidate]:
-    """Of equally short ones the most accurate; a longer one if noticeably so or clearly better."""
-    kept: list[Candidate] = []
-    shortest = 0.0  # of those that the last one kept represents
-    for candidate in _shortest_first(candidates):
-        gain = candidate.acc.value - kept[-1].acc.value if kept else math.inf
-        if kept and candidate.len.value <= (1 + EQUALLY_SHORT) * shortest:
-            if gain > EDGE:
-                kept[-1] = candidate
-            continue
-        longer = not kept or candidate.len.value >= NOTICEABLE * kept[-1].len.value
-        if longer or gain > 100 * tolerance + EDGE:
-            kept.append(candidate)
-            shortest = candidate.len.value
-    return kept
-
-
 def spread_by_length(
-    candidates: Sequence[Candidate],
-    count: int,
-    longest: float,
-    chosen: Sequence[Candidate] = (),
+    candidates: Sequence[Candidate], count: int, longest: float, apart: float = NOTICEABLE
 ) -> list[Candidate]:
-    """At most `count`, `chosen` included; each next one is the farthest in ratio from all others.
+    """As many as there can be up to `count`, with even ratios of length up to `longest`.
 
-    `longest` counts as taken, so the first one is the shortest.
+    The first is the shortest or as good as that, and all ratios are at least `apart`. A level may
+    be out of its even place by 3 % for one more point of accuracy.
     """
-    picked = list(chosen)
-    while len(picked) < count and (left := [c for c in candidates if c not in picked]):
-        taken = [longest, *(c.len.value for c in picked)]
-        picked.append(max(left, key=lambda c: min(abs(math.log(c.len.value / t)) for t in taken)))
-    return sorted(picked, key=lambda c: c.len.value)
+    ordered = _shortest_first(candidates)
+    # chains[i]: by its number of levels, the best chain from candidate i on, and its cost
+    chains: list[dict[int, tuple[float, list[Candidate]]]] = [{} for _ in ordered]
+    for i, own in reversed([*enumerate(ordered)]):
+        rest: list[tuple[float, float, list[Candidate]]] = [(longest, 0.0, [])]
+        for j in range(i + 1, len(ordered)):
+            rest += [(ordered[j].len.value, *chain) for chain in chains[j].values()]
+        for length, cost, chain in rest:
+            ratio = length / own.len.value
+            if ratio < apart or len(chain) >= count:
+                continue
+            total = cost + math.log(ratio) ** 2 - 2 * OUT_OF_PLACE**2 * own.acc.value
+            best = chains[i].get(len(chain) + 1)
+            if best is None or total < best[0]:
+                chains[i][len(chain) + 1] = (total, [own, *chain])
+    first = [
+        chains[i]
+        for i, candidate in enumerate(ordered)
+        if candidate.len.value <= (1 + EQUALLY_SHORT) * ordered[0].len.value
+    ]
+    most = max((size for chain in first for size in chain), default=0)
+    ends = [chain[most] for chain in first if most in chain]
+    return min(ends, key=lambda end: end[0])[1] if ends else []
+
+
+def shares_between(
+    shortest: float,
+    longest: float,
+    count: int,
+    candidates: Sequence[Candidate],
+    lengths: Mapping[float, float],
+) -> list[float]:
+    """Shares of blends that should fill the even places of `count` levels which have no candidate.
+
+    `lengths` are the measured ones by their share; 0 is the base, 1 the checkpoint.
+    """
+    ratio = longest / shortest
+    count = min(count, int(math.log(ratio) / math.log(MARGIN * NOTICEABLE)))
+    places = [shortest * ratio ** (i / count) for i in range(1, count)]
+    empty = [
+        place
+        for place in places
+        if not any(abs(math.log(c.len.value / place)) <= FILLED for c in candidates)
+    ]
+    known = sorted((length, share) for share, length in lengths.items())
+    shares = np.interp(empty, [length for length, _ in known], [share for _, share in known])
+    return sorted({round(float(share), 2) for share in shares} - set(lengths))
 
 
 def level_names(count: int) -> list[str]:
@@ -247,7 +372,6 @@ def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, tolerance: float) -> str:
-    """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
     feasible = _feasible(checkpoints, base_length, tolerance)
     certificates = [c.certificate for c in feasible if c.certificate]
@@ -276,7 +400,8 @@ def build_family(
     file: Path,
     *,
     name: str | None = None,
-    levels: int = 4,
+    chosen_on: Sequence[str] = (),
+    levels: int = LEVELS,
     tolerance: float = TOLERANCE,
     uncertified: bool = False,
     front_only: bool = False,
@@ -309,7 +434,7 @@ def build_family(
         method=name_of(run.config.method),
         tolerance=float(tolerance),
         candidates=len(checkpoints),
-        measured=_measurement(evaluations[BASE], folder.name),
+        measured=_measurement(evaluations[BASE], folder.name, chosen_on),
         prompt=run.config.prompt,
         levels=[
             _level(run, evaluations[c.name], file, c, level_name, c in on_front)
@@ -325,7 +450,7 @@ def _level(
 ) -> Level:
     """A level with its weights' hash; figures of other weights would be a false promise."""
     base = candidate.name == BASE
-    where = run.config.model.name if base else str(run.checkpoint(candidate.step))
+    where = run.config.model.name if base else str(candidate_folder(run, candidate.name))
     revision = run.config.model.revision if base else None
     weights = model_folder(where, revision)
     actual_hash = weights_hash(weights)
@@ -342,6 +467,7 @@ def _level(
         folder=is_folder,
         revision=revision,
         hash=actual_hash,
+        share=share_of(candidate.name),
         adapter=not (weights / "config.json").is_file(),
         pareto=pareto,
         **{name: getattr(candidate, name) for name in _OF_CANDIDATE},
@@ -358,7 +484,7 @@ def stored_model(name: str, folder: Path, file: Path) -> tuple[str, bool]:
     return name, False
 
 
-def _measurement(evaluation: Evaluation, series: str) -> Measurement:
+def _measurement(evaluation: Evaluation, series: str, chosen_on: Sequence[str]) -> Measurement:
     manifest: Any = evaluation.manifest
     try:
         sampling = manifest["sampling"]
@@ -370,6 +496,7 @@ def _measurement(evaluation: Evaluation, series: str) -> Measurement:
             max_tokens=sampling["max_tokens"],
             evaluation=series,
             date=str(manifest.get("finished", manifest["started"]))[:10],
+            chosen_on=", ".join(map(label, chosen_on)) or None,
         )
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{evaluation.folder} has no manifest of this version.") from None

@@ -142,9 +142,11 @@ def model_card(family: Family, level: Level, config: RunConfig, as_adapter: bool
     if level.saved:
         about = f"{level.saved.value:.0f} % fewer tokens than the base, on average."
         saved = _with_interval(level.saved, " %", 1)
-    if level.certificate:
+    if level.certificate and measured.chosen_on:
+        chosen = f"The level was chosen by other problems ({measured.chosen_on}).\n"
+    elif level.certificate:
         chosen = (
-            f"The level was chosen among {family.candidates} checkpoints by the same evaluation.\n"
+            f"The level was chosen among {family.candidates} candidates by the same evaluation.\n"
             "The certificate allows for that choice; the accuracy above does not, and may be a\n"
             "little lucky.\n"
         )
@@ -196,7 +198,7 @@ measured with, where `{{question}}` is yours:
 
 {METHODS.get(family.method, f"The method `{family.method}` of crt.")}
 
-crt {__version__}, step {level.step}, seed {config.seed}, training data {train}. Weights: SHA-256
+crt {__version__}, {_weights(level)}, seed {config.seed}, training data {train}. Weights: SHA-256
 `{level.hash}` over configuration and safetensors of the checkpoint. The whole configuration:
 
 ```json
@@ -214,8 +216,18 @@ def certificate_sentence(certificate: LevelCertificate | None) -> str:
         f"{verdict}. Accuracy is {100 * certificate.difference:+.1f} points against the base, with "
         f"{100 * certificate.confidence:.0f} % confidence not below "
         f"{100 * certificate.lower_bound:+.1f}, paired over {certificate.problems} problems and "
-        f"valid for all {certificate.candidates} checkpoints at once; the tolerance is "
+        f"valid for all {certificate.candidates} candidates at once; the tolerance is "
         f"{100 * certificate.tolerance:g}."
+    )
+
+
+def _weights(level: Level) -> str:
+    """Where the weights come from."""
+    if level.share is None:
+        return f"step {level.step}"
+    return (
+        f"weights at {level.share:g} of the way from the base (0) to the checkpoint of step "
+        f"{level.step} (1)"
     )
 
 

@@ -89,6 +89,8 @@ class LevelCertificate(Record):
 class Level(Record):
     name: Name
     step: Annotated[int, Field(ge=0)]
+    share: Amount | None = None
+    """Of the way from the base to the step's checkpoint; None for the base and a checkpoint."""
     model: Short
     """A pocket model, a hub id, or with `folder` a path that is relative to this file."""
     folder: bool
@@ -117,6 +119,8 @@ class Measurement(Record):
     max_tokens: Count
     evaluation: Short
     date: Short
+    chosen_on: Short | None = None
+    """Other problems, by which the levels were chosen; None if it was by the same."""
 
 
 class Example(Record):

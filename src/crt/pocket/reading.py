@@ -57,7 +57,6 @@ class Fact:
 
     @property
     def number(self) -> int:
-        """Its number."""
         return self.amount.number
 
     @property
@@ -330,7 +329,6 @@ def subject_of(rest: list[str]) -> tuple[str, str, bool]:
 
 
 def kinds(facts: list[Fact]) -> list[str]:
-    """The kinds of some facts in their order."""
     return [fact.kind for fact in facts]
 
 
@@ -446,7 +444,6 @@ def tell_cost(rate: Fact, others: list[Fact], ask: Ask) -> Story | None:
 
 
 def tell_price(facts: list[Fact], ask: Ask) -> Story | None:
-    """Things bought at a price, from some money or not."""
     prices = [f for f in facts if f.kind == "price"]
     others = [f for f in facts if f.kind != "price"]
     if len(prices) != 1 or ask.noun != MONEY or ask.count:

@@ -14,10 +14,11 @@ from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.errors import ConfigError, CrtError, DataError
+from crt.evaluation.contract import level_note
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
-from crt.reporting.figures import cases, stability, tradeoff, training
+from crt.reporting.figures import cases, contract, stability, tradeoff, training
 from crt.reporting.load import (
     EvaluationPoint,
     ReportData,
@@ -151,6 +152,7 @@ def figures_of(data: ReportData) -> list[Figure]:
         *tradeoff.redundancy_figures(data),
         *cases.figures(data),
         *training.figures(data),
+        *contract.figures(data),
     ]
 
 
@@ -174,6 +176,9 @@ def page(
         lead=" ".join(summary.sentences(data)),
         table=result_table(table_rows(data)),
         note=summary.base_accuracies(data),
+        contract=contract_rows(data),
+        contract_titles=CONTRACT,
+        contract_note=contract_note(data),
         warnings=_warnings(data),
         commands=reproduction(data),
         footer="The certificate is one-sided and paired over problems.",
@@ -328,6 +333,8 @@ def certificate_cell(certificate: Row | None) -> tuple[str, str]:
 COLUMNS = (
     Column("Acc %", "acc", 1, "share of responses that are right", interval=True),
     Column("Tokens", "len", 1, "mean generated tokens per response", interval=True),
+    Column("Thinking", "thinking", 1, "tokens up to the end of the thinking, where it is marked"),
+    Column("Answer", "answer", 1, "the tokens after it"),
     Column("Saved %", "saved", 1, "tokens saved against the base"),
     Column(
         "AES₁", "aes1", 2, "accuracy-efficiency score; lost accuracy counts fivefold", signed=True
@@ -363,6 +370,31 @@ def result_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Ro
     places = spaced(len(body), MOST_ROWS)
     some = [row for i, row in enumerate(body) if i in places or row["is_result"]]
     return {"columns": columns, "rows": some, "all_rows": body}
+
+
+CONTRACT = ("line", "base", "value", "bound", "within by", "at least", "allowed", "certificate")
+
+
+def contract_rows(data: ReportData) -> list[list[str]]:
+    """A row per line of the contract, its certificate last."""
+    group = summary.best_group(data)
+    rows: list[list[str]] = []
+    for result in group.contract if group and not data.methods else ():
+        found, unit = result.certificate, result.unit
+        numbers = [result.base, result.value, result.bound]
+        numbers += [unit * found.difference, unit * found.lower_bound] if found else [None, None]
+        numbers.append(unit * result.line.tolerance)
+        shown = ["–" if n is None else f"{n:.2f}".replace("-", MINUS) for n in numbers]
+        word = "passed" if result.passed else "not passed" if found else result.note
+        rows.append([result.line.name, *shown, word])
+    return rows
+
+
+def contract_note(data: ReportData) -> str:
+    """At which level the lines are judged."""
+    group = summary.best_group(data)
+    run = group.run if group else None
+    return level_note(run.config.contract) if run else ""
 
 
 def _warnings(data: ReportData) -> list[str]:

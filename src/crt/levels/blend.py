@@ -1,0 +1,111 @@
+"""Weights on the line from the base through a checkpoint, and beyond it: levels in between.
+
+A share of 0 is the base, 1 the checkpoint. A blend is a model folder as a checkpoint is one.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crt.errors import ConfigError, DataError
+from crt.io import UNFINISHED, read_json, sha256, write_json, write_sealed
+from crt.run import CHECKPOINTS, FILES, RECORD, Run
+from crt.sampling.models import model_files, saved_dtype, with_weights
+
+if TYPE_CHECKING:
+    from torch import nn
+
+BLENDS = "blends"  # in a run's folder
+MOST_SHARE = 4.0
+
+
+def blend_folder(run: Run, step: int, share: float) -> Path:
+    """Where the blend of the base and this step's checkpoint is, or will be."""
+    return run.path / BLENDS / f"{run.checkpoint(step).name}-x{share:.2f}"
+
+
+def share_of(name: str) -> float | None:
+    """The share in a blend's name; None for the base and for a checkpoint."""
+    match = re.fullmatch(r"step-\d+-x(\d+\.\d\d)", name)
+    return float(match[1]) if match else None
+
+
+def candidate_folder(run: Run, name: str) -> Path:
+    """The folder of a checkpoint or of a blend."""
+    return run.path / (CHECKPOINTS if share_of(name) is None else BLENDS) / name
+
+
+def check_shares(shares: Sequence[float]) -> None:
+    """Refuses what is no share, or no blend."""
+    for share in shares:
+        if not 0 < share <= MOST_SHARE or share == 1 or round(share, 2) != share:
+            raise ConfigError(
+                f"--shares {share:g}: above 0 and at most {MOST_SHARE:g}, with two digits after "
+                "the point; 0 is the base and 1 the checkpoint itself"
+            )
+
+
+def write_blend(run: Run, step: int, share: float) -> Path:
+    """The folder with base + share · (checkpoint − base), made whole if it is not there."""
+    folder, checkpoint = blend_folder(run, step, share), run.checkpoint(step)
+    if (folder / RECORD).is_file():
+        return folder
+    aside = folder.with_name(f"{UNFINISHED}{os.getpid()}-{folder.name}")
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        kept = shutil.ignore_patterns("*.safetensors*", RECORD)
+        shutil.copytree(checkpoint, aside, ignore=kept)
+        if (checkpoint / "adapter_config.json").is_file():
+            _scale_adapter(checkpoint, share, aside)
+        else:
+            _write_between(run, checkpoint, share, aside)
+        sums = {path.name: sha256(path) for path in sorted(aside.iterdir()) if path.is_file()}
+        write_sealed(aside / RECORD, {"step": step, "share": share, FILES: sums})
+        aside.rename(folder)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def _write_between(run: Run, checkpoint: Path, share: float, to: Path) -> None:
+    """In float32; who loads it uses the number format that the checkpoint names."""
+    settings = run.config.model
+    base = with_weights(
+        model_files(settings.name, revision=settings.revision), "float32", device="cpu"
+    )
+    ours = with_weights(model_files(str(checkpoint)), "float32", device="cpu")
+    blend_weights(base.model, ours.model, share)
+    ours.model.save_pretrained(to, safe_serialization=True)
+    write_json(
+        to / "config.json", read_json(to / "config.json") | {"dtype": saved_dtype(checkpoint)}
+    )
+
+
+def blend_weights(base: "nn.Module", checkpoint: "nn.Module", share: float) -> None:
+    """base + share · (checkpoint − base), in place of the checkpoint's weights."""
+    import torch
+
+    of_base = dict(base.named_parameters())
+    with torch.no_grad():
+        for name, weight in checkpoint.named_parameters():
+            if name not in of_base or of_base[name].shape != weight.shape:
+                raise DataError(f"the base has no weights {name} of the checkpoint's shape.")
+            weight.copy_(torch.lerp(of_base[name], weight, share))
+
+
+def _scale_adapter(checkpoint: Path, share: float, to: Path) -> None:
+    """B·A is what a LoRA adapter adds to the base, so B is scaled."""
+    from safetensors.torch import load_file, save_file
+
+    for file in checkpoint.glob("*.safetensors"):
+        weights = load_file(file)
+        other = next((n for n in weights if ".lora_A." not in n and ".lora_B." not in n), None)
+        if other is not None:
+            raise DataError(f"{file} cannot be scaled: it has more than LoRA's A and B ({other}).")
+        scaled = {n: w * share if ".lora_B." in n else w for n, w in weights.items()}
+        save_file(scaled, to / file.name, metadata={"format": "pt"})
