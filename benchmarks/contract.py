@@ -156,7 +156,7 @@ def show(rows: Sequence[dict[str, object]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     args = parser.parse_args()
     rules: tuple[Rule, Rule] = ("multiplier", "switch")
