@@ -14,7 +14,8 @@ from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.errors import ConfigError, CrtError, DataError
-from crt.evaluation.contract import level_note
+from crt.evaluation.contract import TITLES, cells_of, level_note
+from crt.evaluation.render import number
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
@@ -177,7 +178,7 @@ def page(
         table=result_table(table_rows(data)),
         note=summary.base_accuracies(data),
         contract=contract_rows(data),
-        contract_titles=CONTRACT,
+        contract_titles=("line", *TITLES),
         contract_note=contract_note(data),
         warnings=_warnings(data),
         commands=reproduction(data),
@@ -372,29 +373,26 @@ def result_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Ro
     return {"columns": columns, "rows": some, "all_rows": body}
 
 
-CONTRACT = ("line", "base", "value", "bound", "within by", "at least", "allowed", "certificate")
-
-
 def contract_rows(data: ReportData) -> list[list[str]]:
     """A row per line of the contract, its certificate last."""
     group = summary.best_group(data)
-    rows: list[list[str]] = []
-    for result in group.contract if group and not data.methods else ():
-        found, unit = result.certificate, result.unit
-        numbers = [result.base, result.value, result.bound]
-        numbers += [unit * found.difference, unit * found.lower_bound] if found else [None, None]
-        numbers.append(unit * result.line.tolerance)
-        shown = ["–" if n is None else f"{n:.2f}".replace("-", MINUS) for n in numbers]
-        word = "passed" if result.passed else "not passed" if found else result.note
-        rows.append([result.line.name, *shown, word])
-    return rows
+    return [
+        [
+            result.line.name,
+            *(number(cell, 2, False).replace("-", MINUS) for cell in cells_of(result)),
+        ]
+        for result in (group.contract if group and not data.methods else ())
+    ]
 
 
 def contract_note(data: ReportData) -> str:
     """At which level the lines are judged."""
     group = summary.best_group(data)
     run = group.run if group else None
-    return level_note(run.config.contract) if run else ""
+    if group is None or run is None:
+        return ""
+    unknown = [f"{r.line.name}: {r.note}." for r in group.contract if r.note]
+    return " ".join([level_note(run.config.contract), *unknown])
 
 
 def _warnings(data: ReportData) -> list[str]:
