@@ -358,6 +358,7 @@ class LineConfig(Part):
     at_least: float | Text | None = None
     """A number, `reference`, or a multiple such as `0.9 * reference`. This or `at_most`."""
     at_most: float | Text | None = None
+    """As `at_least`, for what may not grow."""
     tolerance: NotNegative = 0.0
     """How far beyond the bound is still kept, in the metric's unit: 0.01 is a point of accuracy."""
 
