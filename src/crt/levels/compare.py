@@ -1,7 +1,7 @@
 """One question to all levels of a family, side by side."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -53,36 +53,40 @@ def ask_levels(
 
 
 def typical_answers(family: Family, file: Path) -> tuple[str, list[LevelAnswer]]:
-    """The evaluation's question that shows best what the levels are, with its measured responses.
-
-    All levels answer it right, each with fewer tokens than the next, and nearest to their means.
-    """
+    """The evaluation's question that shows best what the levels are, and its responses."""
     series = file.parent / "evaluations" / family.measured.evaluation
     names = [*(Path(level.model).name for level in family.levels[:-1]), BASE]
     evaluations = [load(series / name) for name in names]
-    right = [first_correct(evaluation.rollouts()) for evaluation in evaluations]
-    shown: list[tuple[float, tuple[str, str], list[Rollout]]] = []
-    for key in right[-1]:
-        rollouts = [own[key] for own in right if key in own]
-        lengths = [rollout.length or 0 for rollout in rollouts]
-        if len(lengths) == len(names) and all(a < b for a, b in pairwise([0, *lengths])):
-            away = sum(
-                abs(math.log(length / level.len.value))
-                for length, level in zip(lengths, family.levels, strict=True)
-            )
-            shown.append((away, key, rollouts))
-    if not shown:
+    rollouts = [evaluation.rollouts() for evaluation in evaluations]
+    typical = typical_responses(rollouts, [level.len.value for level in family.levels])
+    if typical is None:
         raise DataError(
             f"{series} has no question that all levels answer right, each with fewer tokens than "
             "the next: give a question."
         )
-    _, (dataset, problem_id), rollouts = min(shown, key=lambda item: item[:2])
     questions = {(row["data"], row["id"]): row["question"] for row in evaluations[-1].problems()}
     answers = [
         LevelAnswer(level, rollout.text, rollout.length or 0, rollout.extracted)
-        for level, rollout in zip(family.levels, rollouts, strict=True)
+        for level, rollout in zip(family.levels, typical, strict=True)
     ]
-    return questions[dataset, problem_id], answers
+    return questions[typical[0].dataset, typical[0].problem_id], answers
+
+
+def typical_responses(
+    rollouts: Sequence[Iterable[Rollout]], means: Sequence[float]
+) -> list[Rollout] | None:
+    """Right responses to one question, each shorter than the next, nearest to the mean lengths.
+
+    `rollouts` are those of every level, the shortest first.
+    """
+    right = [first_correct(of_level) for of_level in rollouts]
+    shown: list[tuple[float, tuple[str, str]]] = []
+    for key in set.intersection(*map(set, right)):
+        lengths = [own[key].length or 0 for own in right]
+        if all(shorter < longer for shorter, longer in pairwise([0, *lengths])):
+            ratios = zip(lengths, means, strict=True)
+            shown.append((sum(abs(math.log(length / mean)) for length, mean in ratios), key))
+    return [own[min(shown)[1]] for own in right] if shown else None
 
 
 def first_correct(rollouts: Iterable[Rollout]) -> dict[tuple[str, str], Rollout]:
