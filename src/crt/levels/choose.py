@@ -22,9 +22,9 @@ from crt.evaluation.metrics import LEVEL
 from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
+from crt.evaluation.typical import typical_responses
 from crt.io import read_json
 from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
-from crt.levels.compare import typical_responses
 from crt.levels.family import (
     FORMAT,
     FULL,

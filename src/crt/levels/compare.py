@@ -1,22 +1,19 @@
 """One question to all levels of a family, side by side."""
 
-import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from crt.data.prompts import prepare, render_turns, to_messages
 from crt.errors import DataError
 from crt.evaluation.series import BASE
 from crt.evaluation.store import load
+from crt.evaluation.typical import typical_responses
 from crt.grading.extract import extract
 from crt.levels.family import Family, Level, level_files
 from crt.pocket import is_world, read_question
 from crt.sampling.base import InProcess, Sampling
 from crt.sampling.models import with_weights
 from crt.sampling.policy import respond
-from crt.types import Rollout
 
 
 @dataclass(frozen=True)
@@ -70,29 +67,3 @@ def typical_answers(family: Family, file: Path) -> tuple[str, list[LevelAnswer]]
         for level, rollout in zip(family.levels, typical, strict=True)
     ]
     return questions[typical[0].dataset, typical[0].problem_id], answers
-
-
-def typical_responses(
-    rollouts: Sequence[Iterable[Rollout]], means: Sequence[float]
-) -> list[Rollout] | None:
-    """Right responses to one question, each shorter than the next, nearest to the mean lengths.
-
-    `rollouts` are those of every level, the shortest first.
-    """
-    right = [first_correct(of_level) for of_level in rollouts]
-    shown: list[tuple[float, tuple[str, str]]] = []
-    for key in set.intersection(*map(set, right)):
-        lengths = [own[key].length or 0 for own in right]
-        if all(shorter < longer for shorter, longer in pairwise([0, *lengths])):
-            ratios = zip(lengths, means, strict=True)
-            shown.append((sum(abs(math.log(length / mean)) for length, mean in ratios), key))
-    return [own[min(shown)[1]] for own in right] if shown else None
-
-
-def first_correct(rollouts: Iterable[Rollout]) -> dict[tuple[str, str], Rollout]:
-    """Data set and problem → its first correct response."""
-    first: dict[tuple[str, str], Rollout] = {}
-    for rollout in rollouts:
-        if rollout.verdict == "correct":
-            first.setdefault((rollout.dataset, rollout.problem_id), rollout)
-    return first

@@ -27,7 +27,6 @@ from crt.levels.choose import (
     spread_by_length,
     stored_model,
 )
-from crt.levels.compare import typical_responses
 from crt.levels.family import (
     Estimate,
     LevelCertificate,
@@ -38,7 +37,6 @@ from crt.levels.family import (
 )
 from crt.recipes import config_of
 from crt.run import Run
-from crt.types import Rollout, Verdict
 from tests.support.levels import certificate, interval, make_endless
 
 
@@ -326,16 +324,3 @@ def test_a_folder_is_relative_and_a_hub_id_stays_as_it_is(tmp_path):
     assert stored_model(str(base), base, file) == ("../base", True)
     assert stored_model("owner/name", tmp_path / "hub", file) == ("owner/name", False)
     assert stored_model("pocket", tmp_path / "assets", file) == ("pocket", False)
-
-
-def test_the_typical_question_shows_every_level_at_its_length():
-    def rollouts(*lengths):
-        """Responses to the problems a, b and c; a length below 0 is a wrong one's."""
-        verdicts = [Verdict.CORRECT if length > 0 else Verdict.WRONG for length in lengths]
-        each = zip("abc", lengths, verdicts, strict=True)
-        return [Rollout(key, "", abs(length), "eos", verdict) for key, length, verdict in each]
-
-    # a: 30 and 100 for means of 50 and 100; b: 45 and 110 is nearer; c is wrong in one level
-    levels = [rollouts(30, 45, 50), rollouts(100, 110, -100)]
-    assert [r.length for r in typical_responses(levels, [50, 100])] == [45, 110]
-    assert typical_responses(levels[::-1], [100, 50]) is None  # longer, where it should be shorter
