@@ -528,7 +528,7 @@ class ServerProcesses:
                     self.processes[i] = await asyncio.to_thread(
                         start_server, launch, self.environment
                     )
-                except CrtError as error:
+                except (CrtError, OSError) as error:
                     log.error("the restart failed: %s", error)
 
     def stop(self) -> None:

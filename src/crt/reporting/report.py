@@ -16,6 +16,7 @@ from crt.describe import as_toml
 from crt.errors import ConfigError, CrtError, DataError
 from crt.evaluation.contract import TITLES, cells_of, level_note
 from crt.evaluation.render import number
+from crt.evaluation.typical import typical_responses
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
@@ -26,6 +27,7 @@ from crt.reporting.load import (
     Row,
     checkpoint_groups,
     load_report_data,
+    main_groups,
     table_rows,
 )
 from crt.reporting.style import SCREEN_FONT, Figure, asset, config, render
@@ -42,6 +44,7 @@ MOST_ROWS = 24  # in the table before the rest is folded away
 MOST_RUNS = 24  # whose configuration and commands are shown
 MOST_EVALUATIONS = 40  # whose sampling is shown
 MOST_WARNINGS = 12
+MOST_BESIDE = 8  # models whose answers to one question stand side by side
 MINUS = "−"
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
 
@@ -219,6 +222,7 @@ def compose(
         hashes=f"{_hash(script)} {_hash(library)}",
         style=asset("page.css"),
         figures={key: group[0].title for key, group in choices.items()},
+        example=_example(data),
         has_explorer=bool(explorer),
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
         evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
@@ -263,6 +267,27 @@ def data_json(value: Any) -> str:
 def round_numbers(value: Any) -> Any:
     """The same with six digits to a number: nobody sees more, and pages stay small."""
     return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+
+
+def _example(data: ReportData) -> Row | None:
+    """One question, and how each model of the table answers it, the longest first."""
+    for group in main_groups(data):
+        known = [p for p in group.points if p.averages["all"]["len"]["value"] is not None]
+        points = sorted(known, key=lambda point: point.averages["all"]["len"]["value"])
+        if not 2 <= len(points) <= MOST_BESIDE:
+            continue
+        means = [point.averages["all"]["len"]["value"] for point in points]
+        typical = typical_responses([point.evaluation.rollouts() for point in points], means)
+        if typical is None:
+            continue
+        first = typical[0].dataset, typical[0].problem_id
+        rows = (row for row in points[0].evaluation.problems() if (row["data"], row["id"]) == first)
+        answers = [
+            {"name": point.name, "tokens": rollout.length, "text": rollout.text}
+            for point, rollout in zip(points, typical, strict=True)
+        ]
+        return {"question": next(rows)["question"], "answers": answers[::-1]}
+    return None
 
 
 def _explorer(data: ReportData, budget: int) -> tuple[list[Row], list[str]]:
