@@ -416,8 +416,8 @@ class ContractConfig(Part):
 
     def measures(self) -> Measures:
         """What is to be known of rollouts; a user's functions are loaded here."""
-        metrics = [line.metric for line in self.lines]
-        wanted = dict.fromkeys([*metrics, *([] if self.cost == TOKENS else [self.cost, TOKENS])])
+        more = () if self.cost == TOKENS else (self.cost, TOKENS)
+        wanted = {str(name): None for name in (*(line.metric for line in self.lines), *more)}
         names = [name for name in wanted if name in MEASURES or ":" in name]
         datasets = dict.fromkeys(line.data for line in self.lines if line.data)
         return Measures(

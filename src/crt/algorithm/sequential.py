@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from crt.algorithm.batch import Array
 
-BETS: Array = 2.0 ** -np.arange(7)  # shares of the wealth at stake: the larger for the less noise
+BETS: Array = np.array(
+    [2.0**-power for power in range(7)]
+)  # shares of the wealth at stake: the larger for the less noise
 
 State = Literal["accepted", "rejected", "undecided"]
 

@@ -29,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--regrade", action="store_true", help="grade although the file has verdicts"
     )
+    parser.add_argument(
+        "--texts", type=float, default=4.0, metavar="MB", help="size of the answers in the page (4)"
+    )
     add_plan(parser)
 
 
@@ -38,11 +41,13 @@ def run(args: argparse.Namespace) -> int:
 
     from crt.commands.compare import print_notes
     from crt.commands.eval import grading_of, load_options, names_of, plan_of
-    from crt.errors import shown
+    from crt.errors import ConfigError, shown
     from crt.evaluation.audit import Load, audit, find_evaluation
     from crt.evaluation.evaluator import progress
     from crt.reporting.audit import lines, write_audit
 
+    if not 0 <= args.texts <= 200:
+        raise ConfigError(f"--texts {args.texts:g} is not a number of megabytes, 0 to 200.")
     month = Load(args.requests_per_month, args.price_per_million)
     with progress(args.name or args.model) as tell:
         evaluation = find_evaluation(
@@ -65,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             regrade=args.regrade,
         )
     found = audit(evaluation, grading_of(args), month=month, tokenizer=args.tokenizer)
-    path = write_audit(evaluation, found, args.out or evaluation.folder or Path(), args.argv[1:])
+    folder, budget = args.out or evaluation.folder or Path(), int(1e6 * args.texts)
+    path = write_audit(evaluation, found, folder, args.argv[1:], budget)
     print_notes(found["warnings"], "warning: ")
     print(
         json.dumps(found, indent=1, allow_nan=False)

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", help="a model or an evaluation's folder, measured beside it")
     parser.add_argument("--level", help="which level of a family.json (its default)")
     parser.add_argument("--confidence", type=float, default=0.95, help="of each verdict (0.95)")
-    parser.add_argument("--out", type=Path, help="folder of the responses (verifications/<model>)")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the responses (verifications/<model>-<data>)"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     add_plan(parser)
 
@@ -76,7 +78,7 @@ def _accuracies(args: argparse.Namespace, stack: contextlib.ExitStack) -> Any:
     from crt.commands.compare import print_notes
     from crt.commands.eval import plan_of
     from crt.errors import ConfigError
-    from crt.evaluation.datasets import load_sets, short_name
+    from crt.evaluation.datasets import folder_label, load_sets, short_name
     from crt.evaluation.store import is_evaluation
     from crt.evaluation.verify import load_recorded, sampled
 
@@ -87,7 +89,8 @@ def _accuracies(args: argparse.Namespace, stack: contextlib.ExitStack) -> Any:
         raise ConfigError("the model and its base must both be evaluations, or both be models")
     plans = [plan_of(argparse.Namespace(**vars(args) | {"model": source})) for source in sources]
     sets = load_sets(plans[0].settings.data, **(plans[0].load or {}))
-    folder = args.out or Path("verifications") / short_name(args.model)
+    label = f"{short_name(args.model)}-{folder_label(plans[0].settings.data)}"[:120]
+    folder = args.out or Path("verifications") / label
     asked = [
         stack.enter_context(sampled(plan, sets, folder / name, lambda text: print_notes([text])))
         for name, plan in zip(("model", "base"), plans, strict=False)

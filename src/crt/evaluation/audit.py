@@ -159,6 +159,7 @@ def read(
 
 
 FIGURES = {  # numerator and denominator of `sums`, and what the ratio is multiplied by
+    "stated": ("stated", "right", 100),
     "tokens_after": ("after", "right", 1),
     "share_after": ("after", "tokens_right", 100),
     **{f"cut_{cut}": (f"right_{cut}", "read", 100) for cut in CUTS},
@@ -207,6 +208,7 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
         "tokens": sum(each.tokens for each in readings),
         "tokens_right": sum(each.tokens for each in right),
         "tokens_wrong": sum(each.tokens for each in wrong),
+        "stated": sum(each.found for each in right),
         "after": sum(each.tokens * (1 - each.found) for each in right),
         "lost": sum(each.found <= 1 for each in wrong) if len(read) else float("nan"),
         **{
@@ -286,7 +288,10 @@ def monthly(
     """Tokens and money of a month at this length; `price` is of a million generated tokens."""
 
     def scale(value: Interval | None, factor: float) -> dict[str, Any] | None:
-        return value and interval_json(Interval(*(factor * x for x in value[:3]), value.problems))
+        if value is None:
+            return None
+        ends = (factor * value.value, factor * value.low, factor * value.high)
+        return interval_json(Interval(*ends, value.problems))
 
     return {
         "requests": requests,
@@ -326,6 +331,7 @@ def audit(
     """Every figure of the audit as plain values, as audit.json has them."""
     grading = grading or GradingConfig()
     measure = token_ends(tokenizer) if tokenizer else None
+    problems = problems_of(evaluation)
     readings = read_all(evaluation, grading, measure)
     by_set = {name: [sums(each) for each in part.values()] for name, part in readings.items()}
     nested = sets_and_averages(by_set, figures)
@@ -337,6 +343,7 @@ def audit(
         "name": evaluation.name,
         "places": "tokens" if measure else "characters",
         "most_sentences": MOST_SENTENCES,
+        "numbers": float(100 * np.mean([has_own_number(problem) for problem in problems.values()])),
         "metrics": {kind: evaluation.metrics[kind] for kind in ("sets", "averages")},
         "figures": {
             kind: {n: {k: interval_json(v) for k, v in part.items()} for n, part in parts.items()}

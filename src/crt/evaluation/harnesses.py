@@ -137,7 +137,7 @@ def _of_lighteval(value: Row) -> Row:
         "question": asked,
         "prompt": asked,
         "response": list(texts),
-        "tokens": [len(ids) for ids in tokens] if known else None,
+        "tokens": [len(ids) for ids in tokens or ()] if known else None,
     }
 
 
@@ -151,5 +151,5 @@ def _text(content: Any) -> str | None:
         return content
     parts: Sequence[Any] = content
     texts = [part if isinstance(part, str) else part.get("text") or "" for part in parts]
-    thoughts = [p.get("reasoning") for p in parts if isinstance(p, dict) and p.get("reasoning")]
-    return "".join([*map(_think, thoughts), *texts])
+    thoughts = [str(part.get("reasoning") or "") for part in parts if isinstance(part, dict)]
+    return "".join([*map(_think, filter(None, thoughts)), *texts])

@@ -10,7 +10,7 @@ from crt.evaluation.store import Evaluation
 from crt.io import write_json, write_text
 from crt.reporting import style
 from crt.reporting.load import EvaluationGroup, EvaluationPoint, ReportData, Row, with_interval
-from crt.reporting.report import Column, compose, make_folder, result_table
+from crt.reporting.report import BUDGET, Column, compose, make_folder, result_table
 from crt.reporting.style import Figure, axis, layer, mark, panel, tooltip
 
 HTML, JSON = "audit.html", "audit.json"
@@ -40,18 +40,26 @@ COLUMNS = (
     Column("Doubts", "doubts", 1, "such as “wait” or “let me check”, per 1,000 tokens"),
 )
 ESTIMATE = (
-    "“Could save” is an estimate and an upper end: it asks what is left if every problem that was "
+    "“Could save” is an estimate and no bound: it asks what is left if every problem that was "
     "solved took as many tokens as its shortest right response here, and every other problem as "
-    "many as now. The shortest of several responses is short by luck, too, so more responses per "
-    "problem give a higher figure. A training that keeps accuracy seldom gets all of it."
+    "many as now. It rests on {count:g} responses per problem and grows with their number: with "
+    "few nobody knows how short an answer can be, with many the shortest is short by luck. What a "
+    "training that keeps accuracy gets may be more or less."
 )
 
 
-def write_audit(evaluation: Evaluation, found: Row, folder: Path, command: Sequence[str]) -> Path:
+def write_audit(
+    evaluation: Evaluation,
+    found: Row,
+    folder: Path,
+    command: Sequence[str],
+    budget: int = BUDGET,
+) -> Path:
     """Writes the page and its figures as JSON; the page's path."""
     make_folder(folder)
     write_json(folder / JSON, found)
-    write_text(folder / HTML, page(evaluation, found, command, datetime.now(UTC)))
+    now = datetime.now(UTC)
+    write_text(folder / HTML, page(evaluation, found, command, now, budget))
     return folder / HTML
 
 
@@ -73,6 +81,8 @@ def lines(found: Row) -> list[str]:
     if "share_after" in every:
         after = _value(every["share_after"], "%")
         words["after the answer"] = f"{after} of a right response's tokens"
+    elif "stated" in every:
+        words["answer stated"] = f"at {_value(every['stated'], '%')} of a right response"
     if "cut_25" in every:
         shares = " / ".join(f"{every[f'cut_{cut}']['value']:.0f}" for cut in CUTS)
         words[f"cut at {'/'.join(map(str, CUTS))} %"] = f"{shares} % are right"
@@ -80,9 +90,11 @@ def lines(found: Row) -> list[str]:
         share = _value(every["shortest_share"], "%")
         words["shortest right"] = f"{_value(every['shortest'])} tokens, {share} of the mean there"
     if "saved" in every:
-        words["could save"] = f"up to {_value(every['saved'], '%')}, an estimate"
-        if found["month"]:
-            words["could save"] += f": {_money(found['month'])}"
+        words["could save"] = (
+            f"{_value(every['saved'], '%')} by the shortest of {_per_problem(found):g}: an estimate"
+        )
+    if found["month"]:
+        words["a month"] = _money(found["month"])
     return [f"{name:<17} {text}" for name, text in words.items()]
 
 
@@ -107,11 +119,18 @@ def _k(name: str) -> int:
     return int(name.partition("@")[2])
 
 
+def _per_problem(found: Row) -> float:
+    """Responses to each problem, on average."""
+    metrics = found["metrics"]["averages"]["all"]
+    return round(metrics["rollouts"] / metrics["problems"], 1)
+
+
 def _money(month: Row) -> str:
-    """What a month's load takes, and how much of it the estimate is."""
+    """What a month's load takes, and how much of it could be saved."""
     unit, scale = ("cost", 1.0) if month["price_per_million"] else ("tokens", 1e-6)
-    saved, whole = (scale * month[name]["value"] for name in (f"saved_{unit}", unit))
-    return f"{saved:,.2f} of {whole:,.2f}{'' if unit == 'cost' else ' million tokens'} a month"
+    text = f"{scale * month[unit]['value']:,.2f}{'' if unit == 'cost' else ' million tokens'}"
+    saved = month[f"saved_{unit}"]
+    return f"{text}, of which {scale * saved['value']:,.2f} could be saved" if saved else text
 
 
 def lead(evaluation: Evaluation, found: Row) -> str:
@@ -143,18 +162,18 @@ def notes(found: Row) -> list[str]:
     paragraphs: list[str] = []
     if month:
         cost = f" and cost {_value(month['cost'], digits=2)}" if month["price_per_million"] else ""
-        saved = f" The estimate is {_money(month)}." if month["saved_tokens"] else ""
         paragraphs.append(
             f"{month['requests']:,.0f} requests a month take {_value(month['tokens'])} generated "
-            f"tokens{cost}.{saved} Prompts are not counted."
+            f"tokens{cost}. A month: {_money(month)}. Prompts are not counted."
         )
-    paragraphs += [ESTIMATE] if "saved" in every else []
+    paragraphs += [ESTIMATE.format(count=_per_problem(found))] if "saved" in every else []
     if found["found"]:
         paragraphs.append(
             f"Where the right answer stands is found by the grader alone. It reads a response up "
             f"to the end of each sentence, at most {MOST_SENTENCES} of them, and takes the last "
             "box, or without one the last number, where the right answer is a number that is not "
-            f"in the question. Places are measured in {unit}."
+            f"in the question: so it is for {found['numbers']:.0f} % of the problems. For the "
+            f"others a right answer is seen late, in its box. Places are measured in {unit}."
         )
     if "lost" in every:
         paragraphs.append(
@@ -173,7 +192,13 @@ def notes(found: Row) -> list[str]:
 # The page
 
 
-def page(evaluation: Evaluation, found: Row, command: Sequence[str], now: datetime) -> str:
+def page(
+    evaluation: Evaluation,
+    found: Row,
+    command: Sequence[str],
+    now: datetime,
+    budget: int = BUDGET,
+) -> str:
     """The whole file: the table, three figures, the answers to read."""
     group = EvaluationGroup(
         evaluation.name, (EvaluationPoint(evaluation.name, None, evaluation, None),), False
@@ -185,6 +210,7 @@ def page(evaluation: Evaluation, found: Row, command: Sequence[str], now: dateti
         data,
         [figure for figure in (stated(found), difficulty(found), shortest(found)) if figure],
         now,
+        budget,
         kind="audit",
         title=evaluation.name,
         badge=None,

@@ -74,4 +74,4 @@ def test_the_pocket_model_end_to_end(folders, capsys):
     words = ["--data", "pocket/test:64", "--rollouts", "1", "--max-tokens", "256"]
     assert main(["verify", "pocket", "--claim", "accuracy >= 30 %", *words]) == 0
     assert "accepted" in capsys.readouterr().out
-    assert list((folders / "verifications" / "pocket" / "model" / "parts").iterdir())
+    assert list((folders / "verifications" / "pocket-test-64" / "model" / "parts").iterdir())

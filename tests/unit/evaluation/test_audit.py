@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from crt.config import GradingConfig
+from crt.config import EvaluationConfig, GradingConfig, ModelConfig
 from crt.errors import ConfigError
 from crt.evaluation import score
 from crt.evaluation.audit import (
@@ -22,6 +22,7 @@ from crt.evaluation.audit import (
     sentence_ends,
     sums,
 )
+from crt.evaluation.backends import Plan
 from crt.types import Problem
 
 QUESTION = "What is 3 times 4?"
@@ -65,8 +66,9 @@ def only(evaluation, grading=None, measure=None):
 def test_every_figure_of_a_right_and_a_wrong_response(evaluated):
     found = audit(evaluated(response(RIGHT, 40), response(WRONG, 20)))
     figure = values(found)
+    assert found["numbers"] == 100
     # the right one has its answer after 11 of 44 characters: 40 · (1 − 1/4) tokens follow
-    assert figure["tokens_after"] == 30
+    assert (figure["stated"], figure["tokens_after"]) == (25, 30)
     assert figure["share_after"] == 75
     assert figure["lost"] == 100  # the wrong one had said 12
     assert (figure["len_correct"], figure["len_wrong"]) == (40, 20)
@@ -132,7 +134,7 @@ def test_tokens_and_money_of_a_month(evaluated):
 def test_lengths_that_are_not_known_are_not_made_up(evaluated):
     found = audit(evaluated({"response": RIGHT}, {"response": WRONG}), month=Load(1000, 1))
     figure = values(found)
-    assert figure["cut_50"] == 100 and figure["lost"] == 100
+    assert figure["cut_50"] == 100 and figure["lost"] == 100 and figure["stated"] == 25
     assert not {"tokens_after", "share_after", "len_correct", "saved", "doubts"} & figure.keys()
     assert found["month"] is None
 
@@ -232,6 +234,18 @@ def test_a_folder_of_several_evaluations_is_refused_with_one_of_them(evaluated, 
         find_evaluation(str(series), lambda: pytest.fail("sampled"), None)
     found = find_evaluation(str(series / "base"), lambda: pytest.fail("sampled"), None)
     assert list(found.counts) == ["one"]
+
+
+def test_a_server_is_sampled_and_audited(serve, problems, tmp_path):
+    server = serve()
+    model = ModelConfig(name=server.url)
+    settings = EvaluationConfig(data=(str(problems),), rollouts=2, max_tokens=50)
+    evaluation = find_evaluation(server.url, lambda: Plan(model, settings), tmp_path / "served")
+    found = audit(evaluation)
+    # "It is \\boxed{1}. 123456": all are right, and right at the end of their first sentence
+    assert found["metrics"]["averages"]["all"]["acc"]["value"] == 100
+    assert values(found)["share_after"] > 0
+    assert len(server.asked) == 12
 
 
 # ---- Hostile completions

@@ -47,21 +47,22 @@ def payload(text: str) -> dict:
     return json.loads(found[1])
 
 
-def test_six_lines_of_at_most_eighty_columns(evaluated):
+def test_seven_lines_of_at_most_eighty_columns(evaluated):
     evaluation = evaluated([RIGHT, WRONG], [RIGHT, RIGHT], [WRONG, RIGHT])
     told = lines(audit(evaluation, month=Load(123_456_789, 99.5)))
     assert [line[:17].strip() for line in told] == [
         *("right", "tokens", "after the answer", "cut at 25/50/75 %", "shortest right"),
-        "could save",
+        *("could save", "a month"),
     ]
     assert max(map(len, told)) <= 80
     assert told[0].split(maxsplit=1)[1].startswith("66.7 % (")
-    assert told[5].endswith("a month")
+    assert told[5].endswith("by the shortest of 2: an estimate")
+    assert told[6].split(maxsplit=2)[2].startswith("491,358.02, of which ")  # 40 tokens each
 
 
 def test_what_is_not_known_is_left_out(evaluated):
     told = lines(audit(evaluated([RIGHT, RIGHT], tokens=None)))
-    assert [line.split()[0] for line in told] == ["right", "cut"]
+    assert [line[:17].strip() for line in told] == ["right", "answer stated", "cut at 25/50/75 %"]
     assert "(" not in told[0]  # one problem has no interval
 
 
@@ -79,7 +80,11 @@ def test_the_page_has_three_figures_and_the_answers(evaluated):
     assert "<title>mine · crt audit</title>" in text
     assert "1,000 requests a month take 40,000 generated tokens" not in text  # with its interval
     assert "1,000 requests a month take 40,000 (40,000 – 40,000) generated tokens" in text
-    assert "an estimate and an upper end" in text and "crt audit mine.jsonl" in text
+    assert (
+        "an estimate and no bound" in text
+        and "rests on 2 responses" in text
+        and "crt audit mine.jsonl" in text
+    )
 
 
 def test_nothing_is_loaded_and_nothing_of_a_stranger_runs(evaluated):
