@@ -158,7 +158,7 @@ def read_series(folder: Path) -> list[dict[str, Any]]:
     try:
         points = [{**point, "step": int(point["step"])} for point in content["points"]]
         outside = any(Path(str(point["name"])).name != point["name"] for point in points)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise DataError(f"{folder / SERIES} is not a series of this version.") from None
     if outside or not points:
         raise DataError(f"{folder / SERIES} has no point, or one outside of its folder.")

@@ -212,7 +212,7 @@ def read_series(folder: Path) -> list[Candidate]:
         )
     try:
         series = [_candidate(point) for point in tables.read_series(folder)]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is no series of this version: {reason}.") from None
     if series[0].name != BASE:

@@ -517,8 +517,7 @@ def load_local_engine(
         batch = ContinuousBatch(loaded.model, rows, capacity, frozenset(loaded.files.eos_token_ids))
         template: Template | None = None
         if family.prompt.plain is not None or loaded.tokenizer.chat_template:
-            tokenizer: Any = loaded.tokenizer
-            template = prepare(tokenizer, family.prompt)
+            template = prepare(loaded.tokenizer, family.prompt)
         levels[name] = LocalLevel(loaded, template, BatchLoop(batch, queue))
         note(f"{name}: {rows} responses at once of up to {capacity} tokens, {loaded.dtype}")
     return LocalEngine(family, levels)
