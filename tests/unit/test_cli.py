@@ -93,7 +93,7 @@ def test_help_is_as_wide_as_it_is_told_to_be(monkeypatch, capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 58
 
 
-@pytest.mark.parametrize("verb", [["train", RECIPE], ["demo"], ["ask", "How many?"]])
+@pytest.mark.parametrize("verb", [["train", RECIPE], ["demo"], ["ask", "What is 2 + 3?"]])
 def test_a_light_installation_says_what_is_missing(verb, tmp_path):
     missing = (
         "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers', 'tokenizers')))"
