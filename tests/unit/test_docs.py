@@ -1,5 +1,6 @@
 """The pages: their links lead somewhere, their blocks work, and the generated ones are fresh."""
 
+import inspect
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from crt.algorithm.step import step_row
 from crt.cli import VERBS, parser_for, parser_of_verb, words_of
 from crt.recipes import load_recipe
 from crt.run import STEP_KEYS
@@ -222,6 +224,7 @@ def test_the_keys_of_a_row_are_those_that_are_written() -> None:
     sources = [file for file in (ROOT / "src" / "crt").rglob("*.py") if file.name != "run.py"]
     written = "\n".join(file.read_text() for file in sources)
     assert [key for key in STEP_KEYS if f'"{key}"' not in written] == []
+    assert set(re.findall(r'"(\w+)":', inspect.getsource(step_row))) <= set(STEP_KEYS)
 
 
 def test_the_navigation_names_pages_that_are_there() -> None:

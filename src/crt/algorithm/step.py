@@ -43,7 +43,7 @@ def signal(
 
 
 def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Array) -> Row:
-    """The figures of one step; docs/concepts/metrics.md says what each key means."""
+    """The figures of one step; docs/reference/steps.md says what each key means."""
     row: Row = {
         "goal": decision.goal,
         "rectified": decision.rectified,
