@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
@@ -118,14 +118,15 @@ def recipe() -> Iterator[str]:
             yield from section(name, kind)
 
 
-def section(path: str, kind: Any) -> Iterator[str]:
+def section(path: str, kind: Any, several: bool = False) -> Iterator[str]:
     """Its keys; the sections inside it follow."""
     hints = get_type_hints(kind)
     inner = {n: s for n, hint in hints.items() if (s := section_of(hint))}
-    yield f"\n## `[{path}]`\n\n{paragraphs(kind)}\n"
+    name = f"[[{path}]]" if several else f"[{path}]"
+    yield f"\n## `{name}`\n\n{paragraphs(kind)}\n"
     yield from settings(kind, [name for name in names_of(kind) if name not in inner])
     for name, below in inner.items():
-        yield from section(f"{path}.{name}", below)
+        yield from section(f"{path}.{name}", below, several=get_origin(hints[name]) is tuple)
 
 
 def methods() -> Iterator[str]:

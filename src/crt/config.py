@@ -358,6 +358,7 @@ class LineConfig(Part):
     at_least: float | Text | None = None
     """A number, `reference`, or a multiple such as `0.9 * reference`. This or `at_most`."""
     at_most: float | Text | None = None
+    """As `at_least`, for what may not grow."""
     tolerance: NotNegative = 0.0
     """How far beyond the bound is still kept, in the metric's unit: 0.01 is a point of accuracy."""
 
@@ -415,8 +416,8 @@ class ContractConfig(Part):
 
     def measures(self) -> Measures:
         """What is to be known of rollouts; a user's functions are loaded here."""
-        metrics = [line.metric for line in self.lines]
-        wanted = dict.fromkeys([*metrics, *([] if self.cost == TOKENS else [self.cost, TOKENS])])
+        more = () if self.cost == TOKENS else (self.cost, TOKENS)
+        wanted = {str(name): None for name in (*(line.metric for line in self.lines), *more)}
         names = [name for name in wanted if name in MEASURES or ":" in name]
         datasets = dict.fromkeys(line.data for line in self.lines if line.data)
         return Measures(

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from crt.algorithm.objectives import Dataclass, Guarded, setting_fields
 from crt.algorithm.two_stage import TwoStage
 from crt.config import ContractConfig, RunConfig
+from crt.data.datasets import parse
+from crt.data.sources import READERS
+from crt.grading.verifiers import PLACES
 
 
 def what_would_run(config: RunConfig) -> Iterator[str]:
@@ -90,6 +94,22 @@ def _evaluation(config: RunConfig) -> str:
         f"T = {evaluation.temperature:g}, top-p {evaluation.top_p:g}, "
         f"at most {evaluation.max_tokens:,} tokens."
     )
+
+
+def doubts(config: RunConfig) -> Iterator[str]:
+    """A sentence for what would go wrong, as far as it can be seen without running anything."""
+    for name in (*config.data.train, *config.validation.data, *config.evaluation.data):
+        file = Path(parse(name).name)
+        if file.suffix in READERS and not file.is_file():
+            yield f"{file} does not exist."
+    grading, prompt = config.grading, config.prompt
+    asked = f"{prompt.instruction} {prompt.system} {prompt.plain}"
+    if (grading.answer or PLACES.get(grading.verifier)) == "boxed" and "boxed" not in asked:
+        yield (
+            f"the verifier {grading.verifier} looks into \\boxed{{}}, and the prompt does not ask "
+            "for it: responses may have no answer. Ask for it in prompt.instruction, or say in "
+            "grading.answer where the answer stands."
+        )
 
 
 def as_toml(config: RunConfig) -> str:

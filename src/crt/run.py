@@ -49,7 +49,8 @@ RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
 STEP_KEYS = {  # docs/reference/steps.md is made from it
     "step": "number of the step in the run, from 1",
     "stage": "1 or 2; 1 for a method of one stage",
-    "goal": "what the step optimised: `length`, `accuracy` or `mixed`",
+    "goal": "what the step optimised: `length`, `accuracy` or `mixed`; `repair` of a contract's line "
+    "that is not about accuracy",
     "rectified": "share of problems on which the step repaired the constraint: 0 or 1 with a "
     "switch, 0 where both goals are in every step",
     "accuracy": "Â, of the policy on the step's problems",
@@ -58,8 +59,13 @@ STEP_KEYS = {  # docs/reference/steps.md is made from it
     "slack": "η (Stage I) or η_L (Stage II) of a switch; 0 where nothing is switched",
     "margin": "distance to the constraint, below 0 when it is broken: accuracy in Stage I and "
     "primal-dual, frozen ℓ_norm in Stage II",
-    "tokens": "mean length of the policy's responses",
+    "tokens": "mean length of the policy's responses; tokens of tools do not count",
     "reference_tokens": "mean length of the reference's responses",
+    "cost": "where a contract shortens something else than tokens: its mean",
+    "reference_cost": "the same of the reference",
+    "line": "the contract's line that this step repaired; null for none",
+    "lines": "of each line of the contract `value`, `bound`, `margin`, `standard_error` and "
+    "`multiplier`",
     "truncated": "share of responses that ran into the cap",
     "gap_untruncated": "Â_ref − Â on the problems that neither policy was cut off on; null if "
     "there is none",

@@ -13,6 +13,7 @@ import yaml
 
 from crt.cli import VERBS, parser_for, parser_of_verb, words_of
 from crt.recipes import load_recipe
+from crt.run import STEP_KEYS
 from tools import reference
 
 ROOT = Path(__file__).parents[2]
@@ -208,6 +209,12 @@ def test_every_key_and_verb_is_explained() -> None:
         empty = re.findall(r"^\| `.*\| +\|$", pages[name], re.MULTILINE)
         assert not empty, f"{name}: without a meaning: {empty}"
     assert all(f"## crt {verb}\n" in pages["crt.md"] for verb in VERBS)
+
+
+def test_the_keys_of_a_row_are_those_that_are_written() -> None:
+    sources = [file for file in (ROOT / "src" / "crt").rglob("*.py") if file.name != "run.py"]
+    written = "\n".join(file.read_text() for file in sources)
+    assert [key for key in STEP_KEYS if f'"{key}"' not in written] == []
 
 
 def test_the_navigation_names_pages_that_are_there() -> None:

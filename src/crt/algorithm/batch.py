@@ -65,7 +65,10 @@ class Batch:
         if self.correct.ndim != 2 or 0 in shape:
             raise ValueError(f"A batch is problems × rollouts, at least 1 × 1; got {shape}.")
         if len(self.problem_ids) != shape[0] or len(set(self.problem_ids)) != shape[0]:
-            raise ValueError(f"{shape[0]} problems need as many ids, each once.")
+            raise ValueError(
+                f"A batch of {shape[0]} rows, one per problem, needs as many ids, each once; "
+                f"got {len(self.problem_ids)}, {len(set(self.problem_ids))} of them different."
+            )
         for name in ("length", "truncated", "muted"):
             if getattr(self, name).shape != shape:
                 raise ValueError(f"`{name}` is {getattr(self, name).shape}, `correct` is {shape}.")

@@ -5,13 +5,14 @@ problem's credits is the problem's value, and a step that repairs a line rewards
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from crt.algorithm.batch import Array, Batch, BoolArray
+from crt.algorithm.batch import TOKENS, Array, Batch, BoolArray
 from crt.algorithm.guard import EDGE, gap_between
 from crt.algorithm.objectives import (
     LEAST_STANDARD_ERROR,
@@ -27,8 +28,10 @@ from crt.algorithm.objectives import (
     priced_reward,
 )
 from crt.algorithm.statistics import pass_at_k
+from crt.errors import DataError
 
 Metric = Callable[[Batch], Array]
+T = TypeVar("T")
 
 PASS = re.compile(r"pass@([1-9]\d*)")
 RELATIVE = re.compile(r"(?:(\d+\.?\d*|\.\d+)\s*[*×]\s*)?reference")
@@ -63,7 +66,22 @@ def metric_of(name: str) -> Metric:
     """By name: accuracy, pass@k, or what was measured of every rollout."""
     if match := PASS.fullmatch(name):
         return pass_at(int(match[1]))
-    return accuracy if name == "accuracy" else lambda batch: batch.measured[name]
+    return accuracy if name == "accuracy" else partial(_measured, name=name)
+
+
+def _measured(batch: Batch, name: str) -> Array:
+    if name == TOKENS == batch.cost:
+        return batch.length
+    return _known(batch.measured, name)
+
+
+def _known(known: Mapping[str, T], name: str) -> T:
+    if name not in known:
+        raise DataError(
+            f"a line is about {name}, which was not measured: give the trainer and `batch_of` the "
+            "contract's `measures`."
+        )
+    return known[name]
 
 
 def is_share(metric: str) -> bool:
@@ -129,7 +147,7 @@ class Line:
     def rows(self, batch: Batch) -> BoolArray:
         """(P,) The problems that it is about."""
         everyone = np.ones(len(batch.problem_ids), dtype=bool)
-        return batch.within[self.data] if self.data else everyone
+        return _known(batch.within, self.data) if self.data else everyone
 
     def wanted(self, reference: Batch) -> Array:
         """(P, any) What the credits are compared with."""

@@ -8,7 +8,7 @@ which differs only where the objective has a memory (fields marked as state).
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -162,19 +162,11 @@ NOISE_MEMORY = 0.9  # weight of the past in the running mean of the variance
 LEAST_STANDARD_ERROR = 1e-3
 
 
-class Dual(Protocol):
-    """What remembers how much a constraint was broken."""
+def moved_dual(dual: Any, violation: float, standard_error: float) -> dict[str, float]:
+    """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE.
 
-    @property
-    def rate(self) -> float: ...
-    @property
-    def multiplier(self) -> float: ...
-    @property
-    def variance(self) -> float | None: ...
-
-
-def moved_dual(dual: Dual, violation: float, standard_error: float) -> dict[str, float]:
-    """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE."""
+    `dual` has `rate`, `multiplier` and `variance`: a method's guard, or a contract's line.
+    """
     variance = standard_error**2
     if dual.variance is not None:
         variance = NOISE_MEMORY * dual.variance + (1.0 - NOISE_MEMORY) * variance
@@ -309,16 +301,18 @@ def state_of(objective: Dataclass) -> dict[str, Any]:
 
 
 def _saved(value: Any) -> Any:
+    """A contract's lines are a tuple of values with a memory each."""
     if isinstance(value, tuple):
-        return [_saved(each) for each in value]
+        return [_saved(each) for each in cast(tuple[Any, ...], value)]
     return state_of(value) if _has_fields(value) else value
 
 
 def _restored(current: Any, saved: Any) -> Any:
-    if isinstance(current, tuple) and isinstance(saved, list):
-        if len(saved) != len(current):
-            raise ValueError(f"{len(saved)} lines were saved, the contract has {len(current)}.")
-        return tuple(_restored(*pair) for pair in zip(current, saved, strict=True))
+    if isinstance(current, tuple):
+        lines = cast(tuple[Any, ...], current)
+        if len(saved) != len(lines):
+            raise ValueError(f"{len(saved)} lines were saved, the contract has {len(lines)}.")
+        return tuple(_restored(line, each) for line, each in zip(lines, saved, strict=True))
     nested = _has_fields(current) and not _has_fields(saved)
     return with_state(current, saved) if nested else saved
 

@@ -100,7 +100,7 @@ def logged_metrics(row: Mapping[str, Any], stage: int) -> dict[str, float]:
             numbers |= {f"crt/goal_{goal}": float(goal == value) for goal in ("length", "accuracy")}
         elif name == "weight_by_length" and value is not None:
             numbers |= {f"crt/weight_q{i}": weight for i, weight in enumerate(value, 1)}
-        elif name == "lines":
+        elif name == "lines" and value is not None:
             for line, figures in value.items():
                 numbers |= {
                     f"crt/{k}/{line}": float(v) for k, v in figures.items() if v is not None

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "question",
         nargs="?",
-        help='such as "Tom has 23 apples. He eats 4. …"; with --levels one of the family\'s own',
+        help='such as "Tom has 23 apples. He eats 4. …"; with --levels one of its evaluation',
     )
     parser.add_argument(
         "--model",
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.levels is not None:
         return ask_family(args)
     if args.question is None:
-        raise ConfigError("give a question, or --levels RUN for one of a family's own")
+        raise ConfigError("give a question, or --levels RUN for one of its evaluation")
     folder = model_folder(args.model)
     reading = read_question(world_of(folder), args.question.strip())
     length, stop = stream_answer(args, folder, reading)
@@ -49,47 +49,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def ask_family(args: argparse.Namespace) -> int:
-    """Prints what each level says to the question, or to the family's first that shows the dial."""
-    from crt.errors import DataError
-    from crt.grading.grader import grade
-    from crt.levels.compare import ask_levels, shows_the_dial
-    from crt.levels.family import Example, family_file, read_family
+    """Prints what each level says to the question, or said to one of the family's evaluation."""
+    from crt.levels.compare import ask_levels, typical_answers
+    from crt.levels.family import family_file, read_family
     from crt.processes import silence_libraries
     from crt.sampling.base import Sampling
 
-    silence_libraries()
     file = family_file(args.levels).absolute()
     family = read_family(file)
-    own = args.question is None
-    examples = family.examples if own else [Example(question=args.question.strip(), answer="")]
-    if not examples:
-        raise DataError(f"{file} has no questions of its own: give one")
-    sampling = Sampling(args.tokens, args.temperature)
-    asked = ask_levels(
-        family,
-        file,
-        examples,
-        sampling,
-        args.seed,
-        lambda text, answer: grade(text, answer).verdict == "correct",
-    )
-    shown = [
-        (example, answers)
-        for example, answers in zip(examples, asked, strict=True)
-        if not own or shows_the_dial(answers)
-    ]
-    if not shown:
-        raise DataError(
-            f"to none of its {len(examples)} questions every level of {file} gives a right answer "
-            "that is shorter than the next level's: give a question, or another --seed with a "
-            "--temperature"
-        )
-    example, answers = shown[0]
-    show_levels(example.question, answers)
-    if own:
+    if args.question is None:
+        question, answers = typical_answers(family, file)
+    else:
+        silence_libraries()
+        question, sampling = args.question.strip(), Sampling(args.tokens, args.temperature)
+        answers = ask_levels(family, file, question, sampling, args.seed)
+    show_levels(question, answers)
+    if args.question is None:
         print(
-            f"\nThe first of {len(examples)} questions of the evaluation that all levels answer "
-            f"right, each shorter than the next ({len(shown)} are)."
+            "Measured responses: of the questions that all levels answer right, each with fewer "
+            "tokens than the next, the one whose lengths are nearest to the levels' means."
         )
     return 0
 
@@ -108,12 +86,11 @@ def show_levels(question: str, answers: "Sequence[LevelAnswer]") -> None:
     table = Table("level", "tokens", "saved", "answer")
     for answer in answers:
         saved = 100 * (1 - answer.tokens / answers[-1].tokens)
-        right = {True: " ✓", False: " ✗", None: ""}[answer.right]
         table.add_row(
             answer.level.name,
             str(answer.tokens),
             f"{saved:.0f} %" if answer is not answers[-1] else "",
-            escape(shown(answer.answer or "none")) + right,
+            escape(shown(answer.answer or "none")),
         )
     print()
     Console().print(table)
@@ -121,19 +98,10 @@ def show_levels(question: str, answers: "Sequence[LevelAnswer]") -> None:
 
 def model_folder(name: str) -> Path:
     """A pocket model, the recommended checkpoint of a run, or the folder itself."""
-    from crt.errors import ConfigError
     from crt.pocket import is_world
-    from crt.run import CHECKPOINTS, Run
-    from crt.sampling.models import model_folder as world_folder
+    from crt.sampling import models
 
-    if is_world(name):
-        return world_folder(name)
-    if not (Path(name) / CHECKPOINTS).is_dir():
-        return Path(name)
-    run = Run.open(Path(name))
-    if "recommended" not in run.progress:
-        raise ConfigError(f"{name} is not finished: give one of its {CHECKPOINTS}/ as the model.")
-    return run.checkpoint(run.progress["recommended"])
+    return models.model_folder(name) if is_world(name) else models.checkpoint_of(Path(name))
 
 
 def stream_answer(args: argparse.Namespace, folder: Path, reading: "Reading") -> tuple[int, str]:

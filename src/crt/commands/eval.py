@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Who is evaluated, on what, and how."""
     parser.add_argument(
         "model",
-        help="pocket, a folder, a run's checkpoint, a hub id, a server's address (http://…/v1), "
-        "or a run with --all-checkpoints",
+        help="pocket, a folder, a hub id, a server's address (http://…/v1), a run's checkpoint, or "
+        "a run: the one that it recommends, or --all-checkpoints",
     )
     parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
     parser.add_argument("--name", help="what the evaluation is called in tables")
@@ -45,15 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates, prints the table, says where everything is."""
     from crt.errors import ConfigError
     from crt.evaluation.series import is_run
+    from crt.sampling.models import checkpoint_of
 
     whole_run = "://" not in args.model and is_run(Path(args.model))
-    if whole_run and not args.all_checkpoints:
-        raise ConfigError(
-            f"{args.model} is a run: name one of its checkpoints, {args.model}/checkpoints/step-…, "
-            "or evaluate them all with --all-checkpoints"
-        )
     if args.all_checkpoints and not whole_run:
         raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
+    if whole_run and not args.all_checkpoints:
+        args.model, whole_run = str(checkpoint_of(Path(args.model))), False
+        _note(f"{args.model} is evaluated, which the run recommends")
     try:
         return _series(args) if whole_run else _single(args)
     except KeyboardInterrupt:

@@ -79,12 +79,9 @@ def _line_result(line: Line, ours: Sets, theirs: Sets, truncated: str, level: fl
     except (CrtError, ValueError) as error:
         return LineResult(line, note=str(error))
     values, references, bounds, margins = zip(*found, strict=True)
-    result = LineResult(line)
-    return LineResult(
-        line,
-        *(result.unit * float(np.mean(part)) for part in (references, values, bounds)),
-        *_certificate(line, margins, level),
-    )
+    unit = LineResult(line).unit
+    value, reference, bound = (unit * float(np.mean(n)) for n in (values, references, bounds))
+    return LineResult(line, reference, value, bound, *_certificate(line, margins, level))
 
 
 def _batch(rollouts: Sequence[Rollout], measures: Measures, truncated: str) -> Batch:
@@ -127,25 +124,19 @@ def _certificate(
     return Certificate(mean, lower, line.tolerance, level, problems, None), ""
 
 
+TITLES = ("base", "value", "bound", "within by", "at least", "allowed", "certificate")
+
+
 def contract_table(
     contract: ContractConfig, evaluations: Sequence[Evaluation], base: Evaluation
 ) -> Table:
     """A row per evaluation and line."""
-    titles = ("base", "value", "bound", "within by", "at least", "allowed", "certificate")
-    columns = tuple(Column("", title, title, (), 2) for title in titles)
-    results = [(each, certify(contract, each, base)) for each in evaluations]
-    rows = tuple(
-        (f"{each.name}: {result.line.name}", tuple(_cells(result)))
-        for each, found in results
-        for result in found
-    )
-    notes = dict.fromkeys(
-        f"{result.line.name}: {result.note}."
-        for _, found in results
-        for result in found
-        if result.note
-    )
-    return Table("contract", "Contract", columns, rows, (level_note(contract), *notes))
+    columns = tuple(Column("", title, title, (), 2) for title in TITLES)
+    results = [(e.name, result) for e in evaluations for result in certify(contract, e, base)]
+    rows = [(f"{name}: {result.line.name}", tuple(cells_of(result))) for name, result in results]
+    notes = [f"{result.line.name}: {result.note}." for _, result in results if result.note]
+    unique = (level_note(contract), *dict.fromkeys(notes))
+    return Table("contract", "Contract", columns, tuple(rows), unique)
 
 
 def level_note(contract: ContractConfig) -> str:
@@ -159,7 +150,8 @@ def level_note(contract: ContractConfig) -> str:
     )
 
 
-def _cells(result: LineResult) -> Iterator[Cell]:
+def cells_of(result: LineResult) -> Iterator[Cell]:
+    """Under `TITLES`; the certificate in a word."""
     certificate, unit = result.certificate, result.unit
     numbers = [result.base, result.value, result.bound, None, None, unit * result.line.tolerance]
     if certificate is not None:

@@ -7,6 +7,7 @@ A measure is one function of a rollout: one of `MEASURES`, or a function of the 
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from crt.errors import ConfigError, GradingError, did_you_mean
 from crt.grading.verifiers import source_of
@@ -64,8 +65,9 @@ def measure_of(name: str) -> Callable[[Rollout], float]:
 
 
 def _own(name: str) -> Measure:
+    loaded: Any = load_function
     try:
-        return load_function(name)
+        return loaded(name)
     except Exception as error:  # the user's module may raise anything
         raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from None
 

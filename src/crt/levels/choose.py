@@ -23,6 +23,7 @@ from crt.evaluation.metrics import LEVEL
 from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
+from crt.evaluation.typical import typical_responses
 from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
 from crt.levels.family import (
     FORMAT,
@@ -440,7 +441,9 @@ def build_family(
             _level(run, evaluations[c.name], file, c, level_name, c in on_front)
             for level_name, c in zip(names, [*chosen, base], strict=True)
         ],
-        examples=_examples(evaluations[BASE]),
+        examples=_examples(
+            [evaluations[c.name] for c in (*chosen, base)], [c.len.value for c in (*chosen, base)]
+        ),
         versions=versions(),
     )
 
@@ -502,12 +505,17 @@ def _measurement(evaluation: Evaluation, series: str, chosen_on: Sequence[str]) 
         raise DataError(f"{evaluation.folder} has no manifest of this version.") from None
 
 
-def _examples(evaluation: Evaluation) -> list[Example]:
-    """Problems spread evenly over the evaluation's, those that fit on a page."""
+def _examples(evaluations: Sequence[Evaluation], means: Sequence[float]) -> list[Example]:
+    """The problem that shows best what the levels are, and others spread over the evaluation's."""
     rows = [
-        Example(question=row["question"], answer=row["answer"])
-        for row in evaluation.problems()
+        row
+        for row in evaluations[-1].problems()
         if len(row["question"]) <= LONGEST_QUESTION and len(row["answer"]) <= LONGEST_ANSWER
     ]
-    count = min(EXAMPLES, len(rows))
-    return [rows[i * len(rows) // count] for i in range(count)]
+    typical = typical_responses([evaluation.rollouts() for evaluation in evaluations], means)
+    keys = {(rollout.dataset, rollout.problem_id) for rollout in typical or ()}
+    first = [row for row in rows if (row["data"], row["id"]) in keys]
+    rest = [row for row in rows if row not in first]
+    count = min(EXAMPLES - len(first), len(rest))
+    spread = [rest[i * len(rest) // count] for i in range(count)]
+    return [Example(question=row["question"], answer=row["answer"]) for row in (*first, *spread)]

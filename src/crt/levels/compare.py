@@ -1,13 +1,15 @@
 """One question to all levels of a family, side by side."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from crt.data.prompts import prepare, render_turns, to_messages
+from crt.errors import DataError
+from crt.evaluation.series import BASE
+from crt.evaluation.store import load
+from crt.evaluation.typical import typical_responses
 from crt.grading.extract import extract
-from crt.levels.family import Example, Family, Level, level_files
+from crt.levels.family import Family, Level, level_files
 from crt.pocket import is_world, read_question
 from crt.sampling.base import InProcess, Sampling
 from crt.sampling.models import with_weights
@@ -22,47 +24,46 @@ class LevelAnswer:
     text: str
     tokens: int
     answer: str | None
-    right: bool | None  # None where the right answer is not known
 
 
 def ask_levels(
-    family: Family,
-    file: Path,
-    examples: Sequence[Example],
-    sampling: Sampling,
-    seed: int,
-    is_right: Callable[[str, str], bool],
-) -> list[list[LevelAnswer]]:
-    """For each question the answers of all levels, shortest level first.
+    family: Family, file: Path, question: str, sampling: Sampling, seed: int
+) -> list[LevelAnswer]:
+    """What every level says to a question, the shortest first.
 
     The prompt is the measured one, and a pocket model is asked in words that it knows.
     """
     base = family.levels[-1].model
-    world = base if is_world(base) else None
-    readings = [read_question(world, example.question) for example in examples]
-    by_level: list[list[LevelAnswer]] = []
+    reading = read_question(base if is_world(base) else None, question)
+    answers: list[LevelAnswer] = []
     for level in family.levels:
         loaded = with_weights(level_files(level, file))
         settings, eos_token_ids = family.prompt_for(level), loaded.files.eos_token_ids
         template = prepare(loaded.tokenizer, settings)  # pyright: ignore[reportArgumentType]
-        prompts = [
-            render_turns(to_messages(reading.question, settings, None), template)
-            for reading in readings
-        ]
+        prompt = render_turns(to_messages(reading.question, settings, None), template)
         sampler = InProcess(loaded.model, eos_token_ids, sampling)
-        groups = respond(prompts, sampler, loaded.tokenizer, eos_token_ids, 1, seed)
-        answers: list[LevelAnswer] = []
-        for example, reading, [response] in zip(examples, readings, groups, strict=True):
-            text = reading.restore(response.text)
-            right = is_right(text, example.answer) if example.answer else None
-            found = extract(text, response.opens_thinking).answer
-            answers.append(LevelAnswer(level, text, response.length or 0, found, right))
-        by_level.append(answers)
-    return [list(answers) for answers in zip(*by_level, strict=True)]
+        [[response]] = respond([prompt], sampler, loaded.tokenizer, eos_token_ids, 1, seed)
+        text = reading.restore(response.text)
+        answer = extract(text, response.opens_thinking).answer
+        answers.append(LevelAnswer(level, text, response.length or 0, answer))
+    return answers
 
 
-def shows_the_dial(answers: Sequence[LevelAnswer]) -> bool:
-    """Every level is right, and each is shorter than the next."""
-    return all(answer.right for answer in answers) and all(
-        shorter.tokens < longer.tokens for shorter, longer in pairwise(answers)
-    )
+def typical_answers(family: Family, file: Path) -> tuple[str, list[LevelAnswer]]:
+    """The evaluation's question that shows best what the levels are, and its responses."""
+    series = file.parent / "evaluations" / family.measured.evaluation
+    names = [*(Path(level.model).name for level in family.levels[:-1]), BASE]
+    evaluations = [load(series / name) for name in names]
+    rollouts = [evaluation.rollouts() for evaluation in evaluations]
+    typical = typical_responses(rollouts, [level.len.value for level in family.levels])
+    if typical is None:
+        raise DataError(
+            f"{series} has no question that all levels answer right, each with fewer tokens than "
+            "the next: give a question."
+        )
+    questions = {(row["data"], row["id"]): row["question"] for row in evaluations[-1].problems()}
+    answers = [
+        LevelAnswer(level, rollout.text, rollout.length or 0, rollout.extracted)
+        for level, rollout in zip(family.levels, typical, strict=True)
+    ]
+    return questions[typical[0].dataset, typical[0].problem_id], answers

@@ -69,15 +69,6 @@ def read(question: str) -> Reading:
     return put_in_words(found, text)
 
 
-def outside(question: str) -> str | None:
-    """Why a question is outside the model's language, or None if it is inside."""
-    try:
-        read(question)
-    except Outside as reason:
-        return str(reason)
-    return None
-
-
 def apology(reason: str) -> str:
     """One sentence that says why not, and what can be asked."""
     return (

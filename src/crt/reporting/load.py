@@ -228,12 +228,16 @@ def step_of(evaluation: Evaluation) -> int | None:
 
 
 def _read_series(folder: Path, run: RunView | None) -> EvaluationGroup:
-    points = tuple(
-        EvaluationPoint(row["name"], row["step"], load(folder / row["name"]), row.get("versus"))
-        for row in read_series(folder)
-    )
+    """Steps are those of the base and of checkpoints; with a level in between it is no series."""
+    points: list[EvaluationPoint] = []
+    for row in read_series(folder):
+        evaluation = load(folder / row["name"])
+        of_training = evaluation.name == "base" or step_of(evaluation) == row["step"]
+        step = row["step"] if of_training else None
+        points.append(EvaluationPoint(row["name"], step, evaluation, row.get("versus")))
     label = f"{run.name}, {folder.name}" if run else folder.name
-    return EvaluationGroup(label, points, True, run)
+    is_series = all(point.step is not None for point in points)
+    return EvaluationGroup(label, tuple(points), is_series, run)
 
 
 def group_comparable(

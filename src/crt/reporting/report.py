@@ -14,7 +14,9 @@ from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.errors import ConfigError, CrtError, DataError
-from crt.evaluation.contract import level_note
+from crt.evaluation.contract import TITLES, cells_of, level_note
+from crt.evaluation.render import number
+from crt.evaluation.typical import typical_responses
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
@@ -25,6 +27,7 @@ from crt.reporting.load import (
     Row,
     checkpoint_groups,
     load_report_data,
+    main_groups,
     table_rows,
 )
 from crt.reporting.style import SCREEN_FONT, Figure, asset, config, render
@@ -41,6 +44,7 @@ MOST_ROWS = 24  # in the table before the rest is folded away
 MOST_RUNS = 24  # whose configuration and commands are shown
 MOST_EVALUATIONS = 40  # whose sampling is shown
 MOST_WARNINGS = 12
+MOST_BESIDE = 8  # models whose answers to one question stand side by side
 MINUS = "−"
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
 
@@ -177,7 +181,7 @@ def page(
         table=result_table(table_rows(data)),
         note=summary.base_accuracies(data),
         contract=contract_rows(data),
-        contract_titles=CONTRACT,
+        contract_titles=("line", *TITLES),
         contract_note=contract_note(data),
         warnings=_warnings(data),
         commands=reproduction(data),
@@ -218,6 +222,7 @@ def compose(
         hashes=f"{_hash(script)} {_hash(library)}",
         style=asset("page.css"),
         figures={key: group[0].title for key, group in choices.items()},
+        example=_example(data),
         has_explorer=bool(explorer),
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
         evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
@@ -262,6 +267,27 @@ def data_json(value: Any) -> str:
 def round_numbers(value: Any) -> Any:
     """The same with six digits to a number: nobody sees more, and pages stay small."""
     return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+
+
+def _example(data: ReportData) -> Row | None:
+    """One question, and how each model of the table answers it, the longest first."""
+    for group in main_groups(data):
+        known = [p for p in group.points if p.averages["all"]["len"]["value"] is not None]
+        points = sorted(known, key=lambda point: point.averages["all"]["len"]["value"])
+        if not 2 <= len(points) <= MOST_BESIDE:
+            continue
+        means = [point.averages["all"]["len"]["value"] for point in points]
+        typical = typical_responses([point.evaluation.rollouts() for point in points], means)
+        if typical is None:
+            continue
+        first = typical[0].dataset, typical[0].problem_id
+        rows = (row for row in points[0].evaluation.problems() if (row["data"], row["id"]) == first)
+        answers = [
+            {"name": point.name, "tokens": rollout.length, "text": rollout.text}
+            for point, rollout in zip(points, typical, strict=True)
+        ]
+        return {"question": next(rows)["question"], "answers": answers[::-1]}
+    return None
 
 
 def _explorer(data: ReportData, budget: int) -> tuple[list[Row], list[str]]:
@@ -372,29 +398,26 @@ def result_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Ro
     return {"columns": columns, "rows": some, "all_rows": body}
 
 
-CONTRACT = ("line", "base", "value", "bound", "within by", "at least", "allowed", "certificate")
-
-
 def contract_rows(data: ReportData) -> list[list[str]]:
     """A row per line of the contract, its certificate last."""
     group = summary.best_group(data)
-    rows: list[list[str]] = []
-    for result in group.contract if group and not data.methods else ():
-        found, unit = result.certificate, result.unit
-        numbers = [result.base, result.value, result.bound]
-        numbers += [unit * found.difference, unit * found.lower_bound] if found else [None, None]
-        numbers.append(unit * result.line.tolerance)
-        shown = ["–" if n is None else f"{n:.2f}".replace("-", MINUS) for n in numbers]
-        word = "passed" if result.passed else "not passed" if found else result.note
-        rows.append([result.line.name, *shown, word])
-    return rows
+    return [
+        [
+            result.line.name,
+            *(number(cell, 2, False).replace("-", MINUS) for cell in cells_of(result)),
+        ]
+        for result in (group.contract if group and not data.methods else ())
+    ]
 
 
 def contract_note(data: ReportData) -> str:
     """At which level the lines are judged."""
     group = summary.best_group(data)
     run = group.run if group else None
-    return level_note(run.config.contract) if run else ""
+    if group is None or run is None:
+        return ""
+    unknown = [f"{r.line.name}: {r.note}." for r in group.contract if r.note]
+    return " ".join([level_note(run.config.contract), *unknown])
 
 
 def _warnings(data: ReportData) -> list[str]:

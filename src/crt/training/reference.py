@@ -96,8 +96,9 @@ class Store:
 
     def _unusable(self, error: Exception) -> DataError:
         return DataError(
-            f"the reference cache {self.path} cannot be used: {error}. Free the disk, or remove "
-            "the file: its rollouts are then sampled again."
+            f"the reference cache {self.path} cannot be used: {error}. The disk needs room "
+            "and the folder must be writable; a damaged file can be removed, and its rollouts are "
+            "then sampled again."
         )
 
 

@@ -14,6 +14,7 @@ from crt.algorithm.contract import Contracted, Line, binding, metric_of, under_c
 from crt.algorithm.objectives import Guarded, Refine, Shorten, state_of, with_state
 from crt.algorithm.statistics import pass_at_k
 from crt.algorithm.step import logged_metrics, signal
+from crt.errors import DataError
 from crt.types import Rollout, Verdict
 
 KEPT = Line("accuracy", at_least="reference")
@@ -98,6 +99,14 @@ def test_a_data_set_that_is_not_in_the_batch_is_unknown_not_broken():
     decision, after = Contracted(Shorten(), lines).step(ours, ours)
     assert list(decision.lines) == [KEPT.name] and decision.line == KEPT.name
     assert after.lines[0] == lines[0]  # its debt neither grows nor shrinks
+
+
+def test_what_was_not_measured_is_said():
+    ours = batch([[1, 0]])
+    assert metric_of("tokens")(ours).tolist() == [[10.0, 10.0]]  # the cost of the paper
+    for line in (Line("answer", at_most=5.0), replace(KEPT, data="gsm8k")):
+        with pytest.raises(DataError, match=r"(answer|gsm8k), which was not measured: give the"):
+            line.standing(ours, ours)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,18 @@ from pathlib import Path
 import pytest
 
 from crt.pocket import DEFAULT, make_problems
-from crt.pocket.language import EXAMPLE, Outside, apology, outside, read
+from crt.pocket.language import EXAMPLE, Outside, apology, read
 
 EVERYDAY = Path(__file__).parent / "everyday"
+
+
+def outside(question: str) -> str | None:
+    """Why a question is outside the model's language, or None if it is inside."""
+    try:
+        read(question)
+    except Outside as reason:
+        return str(reason)
+    return None
 
 
 def rows(name: str) -> list[str]:

@@ -62,6 +62,19 @@ def test_hostile_text_stays_text(evaluated, tmp_path):
     assert "".join(piece for _, piece in answer["pieces"]) == HOSTILE.replace("\u202e", "⟨U+202E⟩")
 
 
+def test_one_question_with_the_answer_of_each(evaluated, tmp_path):
+    """Of two questions that both answer right the one nearest to the means, the longest first."""
+    evaluated(tmp_path / "base", [[("far", 30, True)], [(f"near {HOSTILE}", 90, True)]])
+    evaluated(tmp_path / "crt", [[("x", 20, True)], [("y", 40, True)]])
+    # means 60 and 30: 90 / 60 and 40 / 30 are nearer than 60 / 30 and 30 / 20
+    text = made(tmp_path / "base", tmp_path / "crt")
+    shown = text[text.index('id="example"') :].partition("</section>")[0]
+    assert re.findall(r"<h3>(\w+) <small>(\d+) tokens", shown) == [("base", "90"), ("crt", "40")]
+    assert "near &lt;/script&gt;" in shown and "<img" not in shown
+    evaluated(tmp_path / "wrong", [[("x", 20, False)], [("y", 31, False)]])
+    assert 'id="example"' not in made(tmp_path / "base", tmp_path / "wrong")
+
+
 def test_the_first_the_shortest_right_and_a_wrong_answer_are_there(evaluated, answers, tmp_path):
     mine = [[("first", 50, True), ("short", 20, True), ("bad", 10, False), ("long", 90, True)]]
     evaluated(tmp_path / "a", mine)

@@ -51,8 +51,8 @@ async function loadFamily() {
   $("family").textContent = family.name;
   document.title = `${family.name}: verbosity dial`;
   $("ability").textContent = family.pocket
-    ? "This is a miniature model for trying things out. It solves one kind of problem: a short story about " +
-      "things that are bought, packed, lost or given away, told in its own few words. Anything else it refuses."
+    ? "This is a miniature model for trying things out. It solves one kind of problem: short sums, and everyday " +
+      "stories about them. Any other question is refused with a sentence that says why."
     : `The levels were measured on ${sets}. They answer other questions too, but there nothing was measured.`;
   $("measured").textContent = `Measured on ${sets}, ${rollouts} responses each, temperature ${temperature}.`;
   $("promise").textContent =
@@ -331,12 +331,14 @@ function summarise() {
     make("strong", { text: run.level.level }), ` took ${run.tokens} tokens and ${seconds(run)}${verdict(run)}, `,
     `full ${full.tokens} and ${seconds(full)}${verdict(full)}: `,
     make("strong", { text: less(run.tokens, full.tokens, "fewer tokens", "more tokens", "as many tokens") }), ", ",
-    less(run.milliseconds, full.milliseconds, "less time", "more time", "the same time"), ".");
+    less(run.milliseconds, full.milliseconds, "less time", "more time", "the same time"),
+    `. On average it takes ${percent(run.level.tokens_saved)} fewer tokens.`);
 }
 
 function showMessage(text, problem = false) {
   $("summary").className = problem ? "summary problem" : "summary";
   $("summary").textContent = text || "Run the question to see how long each level thinks about it.";
+  if (problem) $("summary").scrollIntoView({ block: "nearest" });  // on a phone it is below the screen
 }
 
 // ---- keys, buttons, theme
