@@ -49,8 +49,8 @@ RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
 STEP_KEYS = {  # docs/reference/steps.md is made from it
     "step": "number of the step in the run, from 1",
     "stage": "1 or 2; 1 for a method of one stage",
-    "goal": "what the step optimised: `length`, `accuracy` or `mixed`; `repair` of a contract's line "
-    "that is not about accuracy",
+    "goal": "what the step optimised: `length`, `accuracy` or `mixed`; `repair` of a contract's "
+    "line that is not about accuracy",
     "rectified": "share of problems on which the step repaired the constraint: 0 or 1 with a "
     "switch, 0 where both goals are in every step",
     "accuracy": "Â, of the policy on the step's problems",
