@@ -25,7 +25,8 @@ HEAD = """# What is installed, and under which licence
 
 `constraints.txt` pins every package that `make` installs to the version. This list is written by
 `python scripts/dependencies.py` from what the packages declare. The extra is the smallest part of
-`crt-train` that brings a package: `base` is `pip install crt-train` alone, `dev` is for tests.
+`crt-train` that brings a package: `base` is `pip install crt-train` alone, `dev` is for tests,
+`docs` for the site.
 
 | package | version | licence | extra |
 |---|---|---|---|
@@ -43,7 +44,7 @@ def main() -> int:
         try:
             installed = metadata.metadata(name)
         except metadata.PackageNotFoundError:
-            print(f"{name} is pinned and not installed: run make setup.", file=sys.stderr)
+            print(f"{name} is pinned and not installed: run make docs.", file=sys.stderr)
             return 2
         if installed["Version"].split("+")[0] != version:
             print(f"{name} is {installed['Version']}, not {version}: make setup.", file=sys.stderr)
@@ -73,7 +74,7 @@ def licence(installed: metadata.PackageMetadata) -> str:
 def brought_by() -> dict[str, str]:
     """Package → the smallest extra that needs it, directly or through others."""
     found: dict[str, str] = {}
-    for extra in ("", "data", "report", "train", "serve", "dev"):
+    for extra in ("", "data", "report", "train", "serve", "dev", "docs"):
         left = needs(OURS, extra)
         while left:
             name = left.pop()

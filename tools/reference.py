@@ -39,7 +39,13 @@ def main() -> None:
 def pages() -> dict[str, str]:
     """File name → text."""
     made = {"crt.md": cli, "recipe.md": recipe, "steps.md": steps, "python.md": python}
-    return {name: MADE + "\n".join(page()) + "\n" for name, page in made.items()}
+    return {name: with_note("\n".join(page()) + "\n") for name, page in made.items()}
+
+
+def with_note(page: str) -> str:
+    """Says under the title where the page is from."""
+    title, _, rest = page.partition("\n")
+    return f"{title}\n\n{MADE}{rest}"
 
 
 # ---- The command line

@@ -146,8 +146,15 @@ def toml_blocks() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "body"), toml_blocks())
-def test_recipes_in_pages_load(page: str, body: str, tmp_path: Path) -> None:
-    """A part of a recipe, on top of the pocket model's; it is written as if beside the methods."""
+def test_recipes_in_pages_load(page: str, body: str, tmp_path: Path, monkeypatch) -> None:
+    """A part of a recipe, on top of the pocket model's; it is written as if beside the methods.
+
+    A Python block that begins with a file's name is that file.
+    """
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(ROOT / page, "python"):
+        if name := re.match(r"# (\w+\.py)\n", code):
+            (tmp_path / name[1]).write_text(code)
     (tmp_path / "methods").mkdir()
     (tmp_path / "pocket.toml").write_text((ROOT / "recipes" / "pocket.toml").read_text())
     data = tomllib.loads(body)
