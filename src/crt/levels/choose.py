@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,14 @@ from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.evaluation.typical import typical_responses
 from crt.io import read_json
-from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
+from crt.levels.blend import (
+    BLENDS,
+    blend_folder,
+    candidate_folder,
+    check_shares,
+    share_of,
+    write_blend,
+)
 from crt.levels.family import (
     FORMAT,
     FULL,
@@ -100,8 +108,9 @@ def measure_levels(
             f"{shared[0]} cannot both choose the levels and certify them: give other problems "
             "(--choose-on), or choose and certify by the same (--choose-on none)"
         )
-    models = candidate_points(run, shares)
+    models, before = candidate_points(run, shares), set((run.path / BLENDS).glob("*"))
     if not choose_on:
+        write_blends(run, models)
         return evaluated_series(run, names, models, tell=tell, note=note)
 
     choose = partial(
@@ -126,6 +135,10 @@ def measure_levels(
     kept = {BASE, *(c.name for c in chosen)}
     name = f"{CERTIFIED}-{folder_label(names)}"
     final = [point for point in models if point.name in kept]
+    write_blends(run, final)
+    for folder in set((run.path / BLENDS).glob("*")) - before:
+        if folder.name not in kept:  # a copy of the model that was measured and is no level
+            shutil.rmtree(folder)
     return evaluated_series(run, names, final, name, tell=tell, note=note)
 
 
@@ -133,8 +146,9 @@ def _measured(
     run: Run, names: Sequence[str], models: Sequence[Point], tolerance: float, tell: Tell | None
 ) -> tuple[float, list[Candidate]]:
     """The base's length, and the candidates with their differences from the base."""
-    folder = evaluated_series(run, names, models, tell=tell)
-    base, *others = read_series(folder)
+    folder = evaluated_series(run, names, models, with_others=True, tell=tell)
+    wanted = {point.name for point in models}
+    base, *others = (c for c in read_series(folder) if c.name in wanted)
     evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
     return base.len.value, certify(others, evaluations, tolerance)
 
@@ -177,19 +191,22 @@ def evaluated_series(
     models: Sequence[Point],
     name: str | None = None,
     *,
+    with_others: bool = False,
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """The folder of a series of these models on these data sets; evaluates what is not there."""
-    for point in models:
-        if (share := share_of(point.name)) is not None:
-            write_blend(run, point.step, share)
+    """The folder of a series of these models on these data sets; evaluates what is not there.
+
+    One that has others, too, is taken as it is if `with_others`.
+    """
     folder = run.path / "evaluations" / (name or folder_label(names))
+    wanted = {point.name for point in models}
     if (folder / SERIES).is_file():
         evaluated = {candidate.name for candidate in read_series(folder)}
-        if evaluated == {point.name for point in models}:
+        if evaluated == wanted or (with_others and evaluated > wanted):
             note(f"figures are those of {folder}")
             return folder
+    write_blends(run, models)
     note(f"{folder} has not all models yet: evaluating them on {', '.join(names)}")
     plan = Plan(
         run.config.model,
@@ -200,6 +217,13 @@ def evaluated_series(
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, name=folder.name, models=models, tell=tell, note=note)[0]
+
+
+def write_blends(run: Run, models: Sequence[Point]) -> None:
+    """The folders of those models that are blends."""
+    for point in models:
+        if (share := share_of(point.name)) is not None:
+            write_blend(run, point.step, share)
 
 
 def read_series(folder: Path) -> list[Candidate]:
