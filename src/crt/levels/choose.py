@@ -108,11 +108,11 @@ def measure_levels(
             f"{shared[0]} cannot both choose the levels and certify them: give other problems "
             "(--choose-on), or choose and certify by the same (--choose-on none)"
         )
-    models, before = candidate_points(run, shares), set((run.path / BLENDS).glob("*"))
+    models = candidate_points(run, shares)
     if not choose_on:
         write_blends(run, models)
         return evaluated_series(run, names, models, tell=tell, note=note)
-
+    before = set((run.path / BLENDS).glob("*"))
     choose = partial(
         choose_levels,
         levels=levels,
@@ -124,22 +124,38 @@ def measure_levels(
     longest, measured = _measured(run, choose_on, models, tolerance, tell)
     chosen = choose(measured, longest)
     if shares and chosen:
-        step = models[-1].step
         usable = _feasible(measured, longest, tolerance)
-        lengths = _lengths_by_share(measured, step) | {0.0: longest}
-        more = shares_between(chosen[0].len.value, longest, levels - 1, usable, lengths)
-        models += blend_points(run, step, more)
+        models += _models_between(
+            run, models[-1].step, chosen[0], measured, usable, longest, levels
+        )
         longest, measured = _measured(run, choose_on, models, tolerance, tell)
         chosen = choose(measured, longest)
     note(f"{len(chosen)} levels are chosen from {len(measured)} candidates")
     kept = {BASE, *(c.name for c in chosen)}
-    name = f"{CERTIFIED}-{folder_label(names)}"
     final = [point for point in models if point.name in kept]
     write_blends(run, final)
     for folder in set((run.path / BLENDS).glob("*")) - before:
         if folder.name not in kept:  # a copy of the model that was measured and is no level
             shutil.rmtree(folder)
-    return evaluated_series(run, names, final, name, tell=tell, note=note)
+    series = f"{CERTIFIED}-{folder_label(names)}"
+    return evaluated_series(run, names, final, series, tell=tell, note=note)
+
+
+def _models_between(
+    run: Run,
+    step: int,
+    shortest: Candidate,
+    measured: Sequence[Candidate],
+    usable: Sequence[Candidate],
+    longest: float,
+    levels: int,
+) -> list[Point]:
+    """Blends of a step's checkpoint for the places that no usable candidate fills."""
+    shares = {c: share_of(c.name) for c in measured if c.step == step}
+    lengths = {1.0 if share is None else share: c.len.value for c, share in shares.items()}
+    lengths[0.0] = longest
+    more = shares_between(shortest.len.value, longest, levels - 1, usable, lengths)
+    return blend_points(run, step, more)
 
 
 def _measured(
@@ -170,12 +186,6 @@ def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
 def blend_points(run: Run, step: int, shares: Sequence[float]) -> list[Point]:
     folders = [blend_folder(run, step, share) for share in shares]
     return [Point(folder.name, step, str(folder)) for folder in folders]
-
-
-def _lengths_by_share(candidates: Sequence[Candidate], step: int) -> dict[float, float]:
-    """Mean length by the share of the way from the base to a step's checkpoint."""
-    shares = {c: share_of(c.name) for c in candidates if c.step == step}
-    return {1.0 if share is None else share: c.len.value for c, share in shares.items()}
 
 
 def validation_data(run: Run) -> tuple[str, ...]:
