@@ -25,9 +25,6 @@ from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.evaluation.typical import typical_responses
-<<<<<<< HEAD
-from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
-=======
 from crt.io import read_json
 from crt.levels.blend import (
     BLENDS,
@@ -37,7 +34,6 @@ from crt.levels.blend import (
     share_of,
     write_blend,
 )
->>>>>>> work/dial
 from crt.levels.family import (
     FORMAT,
     FULL,
