@@ -25,7 +25,6 @@ from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.evaluation.typical import typical_responses
-from crt.io import read_json
 from crt.levels.blend import (
     BLENDS,
     blend_folder,
