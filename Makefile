@@ -15,7 +15,7 @@ export TOKENIZERS_PARALLELISM = false
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-browser test-cluster test-engines test-faults soak bench check format clean
+.PHONY: help setup demo docs test test-browser test-cluster test-engines test-faults soak bench check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,15 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 demo: $(VENV)/ready ## train, evaluate and compare on the pocket model (SEED=2 for another seed)
 	@$(BIN)/crt demo --seed $(SEED)
+
+docs: $(VENV)/docs ## the documentation as a site in site/, which loads nothing from the network
+	@$(BIN)/python -m tools.reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Read it: $(BIN)/python -m http.server --directory site"
+
+$(VENV)/docs: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
 
 test: check ## formatting, lint, types and all tests that need no GPU
 	$(BIN)/pytest -m "not gpu and not faults" -n 2 --dist worksteal
@@ -90,4 +99,4 @@ format: $(VENV)/ready ## put the code into the house's form
 	$(BIN)/ruff check --fix
 
 clean: ## remove .venv and caches; runs are kept
-	rm -rf $(VENV) $(CLUSTER) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLUSTER) build dist site src/*.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -16,6 +16,8 @@ VERBS = {
     "eval": "sample a model on data sets, grade, and measure with intervals",
     "score": "grade and measure completions from a file",
     "compare": "the paper's tables from evaluations",
+    "audit": "how much a model overthinks, and what could be saved, on one page",
+    "verify": "check a claim of accuracy, with a test that stops as soon as it may",
     "bench-methods": "train methods with several seeds on the same work, and compare them",
     "family": "choose a run's verbosity levels from its evaluation",
     "serve": "serve the levels to OpenAI clients, with a playground",
@@ -40,6 +42,13 @@ EXAMPLES = {
     "score": "crt score responses.jsonl --data math500 --out evaluations/mine",
     "compare": "crt compare evaluations/base evaluations/short --intervals\n"
     "crt compare base=a short=b --format latex",
+    "audit": "crt audit pocket --data pocket/test:200 --rollouts 8 --max-tokens 256\n"
+    "crt audit evaluations/base --requests-per-month 1e6 --price-per-million 2\n"
+    "crt audit samples_gsm8k.jsonl --data gsm8k",
+    "verify": 'crt verify short --base base --claim "accuracy >= base - 1pt" --data gsm8k\n'
+    "crt verify exported --claim exported/README.md\n"
+    "crt verify evaluations/short --base evaluations/base "
+    '--claim "accuracy >= base - 2pt"',
     "bench-methods": "crt bench-methods methods/crt methods/kimi --seeds 1 2 3 --out runs/two\n"
     "crt bench-methods tune methods/kimi --grid method.weight=0.5,1\n"
     "crt bench-methods pocket --grid optim.kl=0,0.001 --dry-run\n"
@@ -59,8 +68,9 @@ EXIT_CODES = """\
 exit codes:
   0    done
   1    done, and something was found or failed
-       (data check --strict, bench-methods)
+       (data check --strict, bench-methods, verify)
   2    the input cannot be used: one sentence says why
+  3    verify: undecided, the problems do not suffice
   130  interrupted by Ctrl-C
   141  whoever read the output has gone
   143  asked to end; what is saved is whole and goes on"""

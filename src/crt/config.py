@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
@@ -23,7 +24,8 @@ from pydantic import (
 )
 
 from crt.algorithm.advantages import Estimator
-from crt.algorithm.batch import TruncatedAs
+from crt.algorithm.batch import TOKENS, Measures, TruncatedAs
+from crt.algorithm.contract import PASS, Line, is_share
 from crt.algorithm.objectives import (
     Dataclass,
     Guarded,
@@ -35,9 +37,11 @@ from crt.algorithm.objectives import (
 )
 from crt.algorithm.registry import METHODS, Method, budget_styles, name_of, removed_setting
 from crt.algorithm.two_stage import TwoStage
+from crt.data.datasets import is_from, may_hold
 from crt.data.prompts import PromptSettings
-from crt.errors import did_you_mean
+from crt.errors import CrtError, did_you_mean
 from crt.grading.judge import JudgeSettings
+from crt.grading.measures import MEASURES, check_measure, measure_of
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -83,6 +87,10 @@ def unknown_settings(data: Table, kind: Any, path: str = "") -> Iterator[str]:
                 yield from unknown_settings(_without_type(value), method, f"{path}{key}.")
         elif isinstance(value, dict) and (section := _section_class(types[key])):
             yield from unknown_settings(value, section, f"{path}{key}.")
+        elif isinstance(value, list) and (section := _section_class(types[key])):
+            for number, each in enumerate(value, 1):
+                if isinstance(each, dict):
+                    yield from unknown_settings(each, section, f"{path}{key} {number}: ")
 
 
 def without_removed(data: Table) -> Table:
@@ -163,9 +171,13 @@ class LoraConfig(Part):
     """Train a low-rank adapter instead of all weights."""
 
     rank: Count = 32
+    """Rank of the adapter."""
     alpha: Positive = 64.0
+    """The adapter is scaled by `alpha / rank`."""
     dropout: Share = 0.0
+    """Share of the adapter's inputs that are dropped in training."""
     targets: Text | tuple[Text, ...] = "all-linear"
+    """Names of the layers that get an adapter, as in peft."""
 
 
 class ModelConfig(Part):
@@ -175,9 +187,13 @@ class ModelConfig(Part):
     """A hub id, a folder, a `.gguf` file, or a model inside the package: `pocket`,
     `pocket:chunks`, `pocket:checks`."""
     revision: Text | None = None
+    """A hub id's commit, branch or tag."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """How the model is used; `auto` is the format it was saved in. Trained weights are float32."""
     trust_remote_code: bool = False
+    """Whether code that comes with the model may run."""
     lora: LoraConfig | None = None
+    """Trains an adapter in place of all weights."""
 
 
 class DataConfig(Part):
@@ -190,6 +206,7 @@ class DataConfig(Part):
     columns: dict[str, Text] = {}
     """Field → column, for files and hub ids with other names: `question`, `answer`, …"""
     skip_bad: bool = False
+    """Whether bad rows are left out and counted, in place of being refused."""
 
 
 class SamplingConfig(Part):
@@ -198,17 +215,26 @@ class SamplingConfig(Part):
     group_size: Annotated[int, Field(ge=2)] = 16
     """G, rollouts per problem; one alone has nothing to be compared with."""
     temperature: Positive = 1.0
+    """Of the policy and of the reference."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The nucleus; with vLLM it must be 1."""
     max_tokens: Annotated[int, Field(ge=2)] = 8192
     """The cap; a response that reaches it is truncated."""
     source: Literal["policy", "reference"] = "policy"
     """Who writes what is trained on; `reference` is offline, from the model a stage starts with."""
 
 
+def whole_path(name: str) -> str:
+    """The name of a file's function with the whole path; another name as it is."""
+    file, _, function = name.rpartition(":")
+    return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else name
+
+
 class GradingConfig(Part):
     """How responses become verdicts."""
 
     truncated: TruncatedAs = "wrong"
+    """What a response at the cap counts as; `mask` keeps it out of the gradient."""
     verifier: Text = "math"
     """A built-in verifier, a registered one, `package.module:function` or `file.py:function`."""
     answer: str | None = None
@@ -218,8 +244,11 @@ class GradingConfig(Part):
     judge: JudgeSettings | None = None
     """The endpoint of the verifier `judge`."""
     workers: Count = 2
+    """Processes that grade."""
     deadline_seconds: Positive = 5.0
+    """Per response; one that takes longer is ungraded."""
     memory_mb: Annotated[int, Field(ge=512)] = 2048
+    """Per worker."""
     ungraded_limit: Share = 0.02
     """The run stops when more than this share of a step could not be graded."""
 
@@ -227,8 +256,7 @@ class GradingConfig(Part):
     @classmethod
     def _whole_path(cls, verifier: str) -> str:
         """A file's function is found from any folder, by every process of a run."""
-        file, _, function = verifier.rpartition(":")
-        return f"{Path(file).resolve()}:{function}" if Path(file).is_file() else verifier
+        return whole_path(verifier)
 
 
 class ReferenceConfig(Part):
@@ -246,14 +274,21 @@ class OptimConfig(Part):
     """The policy-gradient step."""
 
     learning_rate: Positive = 1e-6
+    """Constant after the warm-up."""
     weight_decay: NotNegative = 0.0
+    """Of AdamW."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the learning rate rises."""
     clip: Positive = 0.2
+    """The ratio of new and old probability counts within 1 ± this."""
     kl: NotNegative = 1e-3
     """Weight of the k3 penalty to the stage's reference; 0 is allowed."""
     grad_norm: Positive = 1.0
+    """A longer gradient is cut to this."""
     estimator: Estimator = "group_std"
+    """How rewards become advantages."""
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+    """Whether every token counts the same, or every response."""
     micro_batch: Count | None = None
     """Rollouts in one forward and backward pass of a device; None finds a fitting number."""
 
@@ -266,7 +301,9 @@ class ScheduleConfig(Part):
     tokens: Count | None = None
     """Tokens that the policy may generate in training; the reference's are not counted."""
     problems_per_step: Count = 128
+    """Each with `sampling.group_size` rollouts."""
     save_every: Count = 10
+    """Steps between checkpoints."""
 
 
 class ValidationConfig(Part):
@@ -275,6 +312,7 @@ class ValidationConfig(Part):
     data: tuple[Text, ...] = ()
     """Names of data sets; without any, problems are taken out of the training data."""
     problems: Count = 128
+    """How many of them."""
     rollouts: Count = 2
     """Per problem and checkpoint; many problems tell more than many rollouts."""
     final_rollouts: Annotated[int, Field(ge=0)] = 16
@@ -284,6 +322,7 @@ class ValidationConfig(Part):
     temperature: NotNegative | None = None
     """The temperature of use; None: as in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The nucleus of use; None: as in training."""
     max_tokens: Annotated[int, Field(ge=2)] | None = None
     """The cap of use; None: as in training."""
 
@@ -292,6 +331,7 @@ class ClusterConfig(Part):
     """The devices that `engine = "verl"` trains and samples on."""
 
     nodes: Count = 1
+    """Machines."""
     devices: Count = 8
     """On each node."""
     tensor_parallel: Count = 1
@@ -302,17 +342,122 @@ class PreflightConfig(Part):
     """What a run is refused for before it starts."""
 
     max_truncated: Share = 0.2
+    """Of the reference's responses to a probe."""
     skip: tuple[Literal["generation_prompt", "solves"], ...] = ()
+    """Checks that are left out."""
+
+
+class LineConfig(Part):
+    """One promise: a metric that does not leave a bound."""
+
+    metric: Text
+    """`accuracy`, `pass@4`, `tokens`, `thinking`, `answer`, `format`, or a function of a rollout:
+    `package.module:function`, `file.py:function`."""
+    data: Text | None = None
+    """The data set it is about; all of them together if none is named."""
+    at_least: float | Text | None = None
+    """A number, `reference`, or a multiple such as `0.9 * reference`. This or `at_most`."""
+    at_most: float | Text | None = None
+    """As `at_least`, for what may not grow."""
+    tolerance: NotNegative = 0.0
+    """How far beyond the bound is still kept, in the metric's unit: 0.01 is a point of accuracy."""
+
+    @property
+    def promise(self) -> Line:
+        """For the algorithm."""
+        return Line(self.metric, self.at_least, self.at_most, self.data or "", self.tolerance)
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        if not PASS.fullmatch(metric):
+            checked_measure(metric, "metric", ("accuracy", "pass@k"))
+        return whole_path(metric)
+
+    @model_validator(mode="after")
+    def _possible(self) -> "LineConfig":
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"{self.metric}: a line has either at_least or at_most")
+        multiple, number = self.promise.bound
+        low, high = (number - self.tolerance, number + self.tolerance)
+        if not multiple and is_share(self.metric) and not (low <= 1 and 0 <= number <= 1):
+            raise ValueError(f"{self.promise.name} cannot be kept: {self.metric} is from 0 to 1")
+        if not multiple and (number < 0 or not number < float("inf") or high < 0):
+            raise ValueError(f"{self.promise.name} cannot be kept: no metric is below 0")
+        return self
+
+
+def checked_measure(name: str, where: str, others: tuple[str, ...] = ()) -> None:
+    """Raises ValueError for a name that measures nothing."""
+    try:
+        check_measure(name, where, others)
+    except CrtError as error:
+        raise ValueError(str(error)) from None
+
+
+class ContractConfig(Part):
+    """What falls, and what must not break meanwhile."""
+
+    cost: Text = TOKENS
+    """What is shortened: `tokens` (the paper's), `thinking`, `answer`, or your own function."""
+    lines: tuple[LineConfig, ...] = ()
+    """Without any the method keeps accuracy by its own guard."""
+
+    @field_validator("cost")
+    @classmethod
+    def _known(cls, cost: str) -> str:
+        checked_measure(cost, "cost")
+        return whole_path(cost)
+
+    @property
+    def promises(self) -> tuple[Line, ...]:
+        """The lines, for the algorithm."""
+        return tuple(line.promise for line in self.lines)
+
+    def measures(self) -> Measures:
+        """What is to be known of rollouts; a user's functions are loaded here."""
+        more = () if self.cost == TOKENS else (self.cost, TOKENS)
+        wanted = {str(name): None for name in (*(line.metric for line in self.lines), *more)}
+        names = [name for name in wanted if name in MEASURES or ":" in name]
+        datasets = dict.fromkeys(line.data for line in self.lines if line.data)
+        return Measures(
+            self.cost,
+            {name: measure_of(name) for name in names},
+            {name: partial(is_from, name) for name in datasets},
+        )
+
+    @model_validator(mode="after")
+    def _possible(self) -> "ContractConfig":
+        """No line twice, and none that another one rules out."""
+        names = [promise.name for promise in self.promises]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the line {name} is there twice")
+        for low in (line for line in self.promises if line.sign > 0):
+            for high in (line for line in self.promises if line.sign < 0):
+                same = (low.metric, low.data) == (high.metric, high.data)
+                (factor, number), (most, limit) = low.bound, high.bound
+                alike = bool(factor) == bool(most)
+                slack = low.tolerance + high.tolerance
+                beyond = factor > most if factor else number - slack > limit
+                if same and alike and beyond:
+                    raise ValueError(f"{low.name} and {high.name} cannot both be kept")
+        return self
 
 
 class EvaluationConfig(Part):
     """How checkpoints are measured."""
 
     data: tuple[Text, ...] = ()
+    """Names of data sets."""
     rollouts: Count = 16
+    """Per problem."""
     temperature: NotNegative = 0.6
+    """0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """The nucleus."""
     max_tokens: Annotated[int, Field(ge=2)] = 32768
+    """The cap."""
 
 
 def _method_type(value: Any) -> Any:
@@ -382,7 +527,9 @@ class RunConfig(Part):
     """Everything a run depends on; with the same versions and machine it repeats the run."""
 
     name: Text
+    """The run's folder is `runs/NAME` unless `--out` names another."""
     seed: Seed = 0
+    """Of everything that is drawn."""
     engine: Literal["local", "verl"] = "local"
     """`local` is TRL in this process, or in those of a launcher; `verl` is a Ray cluster."""
     model: ModelConfig
@@ -395,6 +542,7 @@ class RunConfig(Part):
     reference: ReferenceConfig = ReferenceConfig()
     optim: OptimConfig = OptimConfig()
     validation: ValidationConfig = ValidationConfig()
+    contract: ContractConfig = ContractConfig()
     preflight: PreflightConfig = PreflightConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     trl: dict[str, Any] = {}
@@ -414,6 +562,7 @@ class RunConfig(Part):
                     "give more steps"
                 )
         self._check_stated_budget()
+        self._check_contract()
         if self.sampling.source == "reference" and self.trl.get("use_vllm"):
             raise ValueError(
                 'sampling.source = "reference" needs the package\'s own sampler: leave out '
@@ -437,6 +586,39 @@ class RunConfig(Part):
                 f"{self.schedule.steps}: no checkpoint would be written"
             )
         return self
+
+    def _check_contract(self) -> None:
+        """A method that keeps lines, problems for each, and rollouts enough."""
+        lines = self.contract.lines
+        if lines and not isinstance(self.method, TwoStage | Shorten | Guarded):
+            raise ValueError(
+                f'method.type = "{name_of(self.method)}" keeps no contract: take crt or crt_1s, or '
+                "guarded, which goes around another method"
+            )
+        for line in lines:
+            for key, names in (("train", self.data.train), ("validation", self.validation.data)):
+                if line.data and names and not any(may_hold(name, line.data) for name in names):
+                    where = "data.train" if key == "train" else "validation.data"
+                    raise ValueError(
+                        f"the line {line.promise.name} is about {line.data}, which is not in "
+                        f"{where} = {', '.join(names)}"
+                    )
+            match = PASS.fullmatch(line.metric)
+            for place, rollouts in self._rollouts().items() if match else ():
+                if rollouts < int(match[1] if match else 0):
+                    raise ValueError(
+                        f"the line {line.promise.name} needs {place} = {match and match[1]} or "
+                        f"more, which is {rollouts}"
+                    )
+
+    def _rollouts(self) -> dict[str, int]:
+        """How often a problem is answered, wherever lines are measured."""
+        return {
+            "sampling.group_size": self.sampling.group_size,
+            "reference.rollouts": self.reference.rollouts,
+            "validation.rollouts": self.validation.rollouts,
+            "validation.final_rollouts": self.validation.final_rollouts or sys.maxsize,
+        }
 
     def _check_stated_budget(self) -> None:
         """What the method asks for, the prompt must say, and nothing else."""

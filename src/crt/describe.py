@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from crt.algorithm.objectives import Dataclass, Guarded, setting_fields
 from crt.algorithm.two_stage import TwoStage
-from crt.config import RunConfig
+from crt.config import ContractConfig, RunConfig
+from crt.data.datasets import parse
+from crt.data.sources import READERS
+from crt.grading.verifiers import PLACES
 
 
 def what_would_run(config: RunConfig) -> Iterator[str]:
@@ -38,6 +42,13 @@ def what_would_run(config: RunConfig) -> Iterator[str]:
     if config.optim.estimator != "group_std":
         yield f"Advantages by the estimator {config.optim.estimator}."
     yield from _stages(config)
+    if config.contract != ContractConfig():
+        lines = "; ".join(
+            line.promise.name + (f" (tolerance {line.tolerance:g})" if line.tolerance else "")
+            for line in config.contract.lines
+        )
+        kept = f"while it keeps {lines}" if lines else "while the method keeps its own guard"
+        yield f"The contract: lower {config.contract.cost} {kept}."
     every = "step" if schedule.save_every == 1 else f"{schedule.save_every} steps"
     yield f"A checkpoint every {every}. {_evaluation(config)}"
 
@@ -85,6 +96,22 @@ def _evaluation(config: RunConfig) -> str:
     )
 
 
+def doubts(config: RunConfig) -> Iterator[str]:
+    """A sentence for what would go wrong, as far as it can be seen without running anything."""
+    for name in (*config.data.train, *config.validation.data, *config.evaluation.data):
+        file = Path(parse(name).name)
+        if file.suffix in READERS and not file.is_file():
+            yield f"{file} does not exist."
+    grading, prompt = config.grading, config.prompt
+    asked = f"{prompt.instruction} {prompt.system} {prompt.plain}"
+    if (grading.answer or PLACES.get(grading.verifier)) == "boxed" and "boxed" not in asked:
+        yield (
+            f"the verifier {grading.verifier} looks into \\boxed{{}}, and the prompt does not ask "
+            "for it: responses may have no answer. Ask for it in prompt.instruction, or say in "
+            "grading.answer where the answer stands."
+        )
+
+
 def as_toml(config: RunConfig) -> str:
     """The resolved configuration as TOML; loading it gives the same configuration."""
     return "\n".join(_table(config.model_dump(mode="json"), ""))
@@ -92,11 +119,20 @@ def as_toml(config: RunConfig) -> str:
 
 def _table(values: dict[str, Any], path: str) -> Iterator[str]:
     """Values first, then sections; a setting without a value is left out."""
+    sections = [key for key, value in values.items() if isinstance(value, dict)]
+    lists = [key for key, value in values.items() if value and _is_list_of_sections(value)]
     for key, value in values.items():
-        if not isinstance(value, dict) and value is not None:
+        if key not in (*sections, *lists) and value is not None:
             yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     yield ""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield f"[{path}{key}]"
-            yield from _table(value, f"{path}{key}.")
+    for key in sections:
+        yield f"[{path}{key}]"
+        yield from _table(values[key], f"{path}{key}.")
+    for key in lists:
+        for each in values[key]:
+            yield f"[[{path}{key}]]"
+            yield from _table(each, f"{path}{key}.")
+
+
+def _is_list_of_sections(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)

@@ -51,7 +51,6 @@ DEVICES = {
 
 
 def device_of(name: str) -> Device:
-    """The device of this name."""
     if name not in DEVICES:
         raise ConfigError(f"no device {name!r}. {did_you_mean(name, DEVICES)}")
     return replace(DEVICES[name], name=name)
@@ -149,6 +148,7 @@ SIZES = {  # problems of the named sets, by split
     "olympiadbench": {"test": 674},
 }
 UNKNOWN_SIZE = 1000  # of a set on the hub that nobody has counted
+LARGEST = 1e9  # of the amounts that a user may give
 
 
 def count_problems(names: Sequence[str], split: str, folder: str | None) -> tuple[int, list[str]]:
@@ -231,6 +231,9 @@ def make_plan(
 
     `tokens` is the base's mean response, `problems` are for training, `billions` are parameters.
     """
+    for option, given in (("tokens", tokens), ("problems", problems), ("billions", billions)):
+        if given is not None and not 0 < given <= LARGEST:
+            raise ConfigError(f"--{option} {given:g}: a number above 0, and at most {LARGEST:g}")
     shape, shape_source = shape_of(config.model.name, billions)
     published = PAPER_TOKENS.get(config.model.name, math.inf)
     length_source = "given"
@@ -454,7 +457,7 @@ def figures(plan: Plan, price: float | None = None) -> dict[str, str]:
     device_hours, available = costs.total.hours * plan.devices, plan.device.memory_gb
     sampled = f"{amount(costs.guard.tokens)} ({plan.config.reference.mode})"
     evaluation = {"time: evaluation": f"{duration(tested.hours)}, {amount(tested.tokens)}"}
-    cost = {} if price is None else {"cost": digits(device_hours * price)}
+    cost = {} if price is None else {"cost": cost_of(device_hours, price)}
     return {
         "tokens sampled by the policy": amount(costs.policy.tokens),
         "tokens sampled by the reference": sampled,
@@ -473,7 +476,6 @@ def figures(plan: Plan, price: float | None = None) -> dict[str, str]:
 
 
 def describe_one(plan: Plan, price: float | None) -> Iterator[str]:
-    """One recipe in detail."""
     config = plan.config
     yield (
         f"{config.name} on {plan.devices} × {plan.device.name}, {amount(plan.shape.parameters)} "
@@ -501,7 +503,7 @@ def describe_many(plans: Sequence[Plan], price: float | None) -> Iterator[str]:
     numbers.append(("total", everything.tokens, everything.hours, everywhere))
     rows = [("recipe", "tokens sampled", "hours", "device hours", "cost")]
     for name, tokens, hours, device_hours in numbers:
-        cost = digits(device_hours * (price or 0))
+        cost = cost_of(device_hours, price or 0)
         rows.append((name, amount(tokens), digits(hours), digits(device_hours), cost))
     yield from markdown([row if price is not None else row[:-1] for row in rows])
     yield from (f"\n{p.config.name}: {DOES_NOT_FIT}" for p in plans if not estimate(p).fits)
@@ -563,6 +565,13 @@ def markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """A table; the first row is the head."""
     head, *body = rows
     return (f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body))
+
+
+def cost_of(device_hours: float, price: float) -> str:
+    """At this price of a device per hour."""
+    if not 0 <= price <= LARGEST:
+        raise ConfigError(f"--price {price:g}: a number from 0 to {LARGEST:g}")
+    return digits(device_hours * price)
 
 
 def digits(value: float) -> str:

@@ -46,6 +46,55 @@ RENAMED = {  # keys of steps.jsonl, as earlier versions wrote them
     "silent_groups": "zero_advantage_groups",
     "weights_apart": "rollout_probs_diff_max",
 }
+STEP_KEYS = {  # docs/reference/steps.md is made from it
+    "step": "number of the step in the run, from 1",
+    "stage": "1 or 2; 1 for a method of one stage",
+    "goal": "what the step optimised: `length`, `accuracy` or `mixed`; `repair` of a contract's "
+    "line that is not about accuracy",
+    "rectified": "share of problems on which the step repaired the constraint: 0 or 1 with a "
+    "switch, 0 where both goals are in every step",
+    "accuracy": "Â, of the policy on the step's problems",
+    "reference_accuracy": "Â_ref, of the reference on the same problems",
+    "standard_error": "of their paired difference",
+    "slack": "η (Stage I) or η_L (Stage II) of a switch; 0 where nothing is switched",
+    "margin": "distance to the constraint, below 0 when it is broken: accuracy in Stage I and "
+    "primal-dual, frozen ℓ_norm in Stage II",
+    "tokens": "mean length of the policy's responses; tokens of tools do not count",
+    "reference_tokens": "mean length of the reference's responses",
+    "cost": "where a contract shortens something else than tokens: its mean",
+    "reference_cost": "the same of the reference",
+    "line": "the contract's line that this step repaired; null for none",
+    "lines": "of each line of the contract `value`, `bound`, `margin`, `standard_error` and "
+    "`multiplier`",
+    "truncated": "share of responses that ran into the cap",
+    "gap_untruncated": "Â_ref − Â on the problems that neither policy was cut off on; null if "
+    "there is none",
+    "short_wrong_rewarded": "share of responses that are wrong and have a positive advantage",
+    "zero_advantage_groups": "share of problems whose advantages are all 0",
+    "multiplier": "λ as used in this step; null for methods without one",
+    "budget": "tokens that the prompts of this step asked for, on average (L1; ThinkPrune if "
+    "stated); null without a stated budget",
+    "problems": "how many problems the step rests on",
+    "rollouts": "how many responses the step rests on",
+    "left_out": "how many problems were left out because a response could not be graded",
+    "generated_tokens": "tokens the policy generated in this step, of all its responses; what "
+    "`schedule.tokens` counts",
+    "loss": "of the update",
+    "grad_norm": "length of the gradient before it is cut",
+    "learning_rate": "of the update",
+    "kl": "nats per token to the stage's reference, of the responses that are trained on; absent "
+    "in a step that trains on none",
+    "entropy": "nats per token, of the responses that are trained on; absent in a step that trains "
+    "on none",
+    "seconds": "`sample` (with grading and deciding) and `update`",
+    "rollout_probs_diff_max": "on a cluster: the largest difference, over all tokens of the step, "
+    "between the probability vLLM gave a token and the one the trainer gives it",
+    "weight_by_length": "where vLLM samples: the mean importance weight within each quartile of "
+    "response length, the shortest first; four numbers near 1 mean that no length is favoured; "
+    "null without weights",
+    "expected_accuracy": "of the tabular policy, exact",
+    "expected_tokens": "of the tabular policy, exact",
+}
 
 
 class Run:

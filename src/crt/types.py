@@ -54,5 +54,6 @@ class Rollout:
     extracted: str | None = None
     budget: int | None = None  # tokens that the prompt asked for, if it did
     reason: str = ""  # why the grader said so
-    dataset: str = ""  # of an evaluation with several
+    dataset: str = ""  # where its problem is from
     index: int = 0  # which of its problem's rollouts
+    thinking: int | None = None  # of `length`, up to the end of the thinking; 0: it has none

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from crt.cli import main
+from crt.io import CHECKSUM
+from crt.run import STEP_KEYS
 
 TINY = (
     "data.train=['pocket:24']", "schedule.steps=2", "schedule.save_every=1",
@@ -29,10 +31,13 @@ def test_the_demo_trains_evaluates_and_reports(demo):
     assert (config["name"], config["seed"], config["schedule"]["steps"]) == ("demo", 3, 2)
     steps = [json.loads(line) for line in (demo / "steps.jsonl").read_text().splitlines()]
     assert [(row["step"], row["stage"]) for row in steps] == [(1, 1), (2, 2)]
+    assert all(set(row) - {CHECKSUM} <= set(STEP_KEYS) for row in steps)  # docs/reference/steps.md
     summary = json.loads((demo / "summary.json").read_text())
     assert [row["name"] for row in summary["table"]] == ["base", "stage1", "crt"]
     assert all(row["n_problems"] == 8 and row["len"] > 0 for row in summary["table"])
     assert summary["certificate"]["problems"] == 8
+    weights = demo / "checkpoints" / "step-0002" / "model.safetensors"
+    assert weights.stat().st_mode == (demo / "config.json").stat().st_mode
     assert "<html" in (demo / "report.html").read_text()
 
 

@@ -1,5 +1,6 @@
 """The examples run as they stand, on a small budget."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,39 @@ def test_trl_script_trains_both_stages(tmp_path):
     assert "Stage 1 ends after 1 steps." in out and "Stage 2 ends after 1 steps." in out
     assert "'crt/margin'" in out and "'crt/goal_length'" in out
     assert (tmp_path / "stage2" / "final" / "model.safetensors").is_file()
+
+
+def test_completions_of_others_are_scored_and_compared(tmp_path):
+    out = run("score_completions.py", "--data", "pocket/test:300", "--out", str(tmp_path))
+    assert "Against the base" in out and "│        passed │" in out
+    assert (tmp_path / "short" / "figures.json").is_file()
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("base", "short")]
+    again = run("score_completions.py", *files, "--data", "pocket/test:300", "--out", str(tmp_path))
+    assert again == out
+
+
+def cells() -> list[dict]:
+    notebook = json.loads((EXAMPLES / "quickstart.ipynb").read_text(encoding="utf-8"))
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_was_executed_in_order_and_is_small():
+    assert [cell["execution_count"] for cell in cells()] == list(range(1, len(cells()) + 1))
+    outputs = [output for cell in cells() for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
+    assert "/tmp" not in json.dumps(outputs)
+    assert (EXAMPLES / "quickstart.ipynb").stat().st_size < 200_000
+
+
+def test_the_notebook_runs(monkeypatch, tmp_path):
+    """As it stands, with fewer steps and problems."""
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "notebook"}
+    for number, cell in enumerate(cells(), 1):
+        code = "".join(cell["source"])
+        code = code.replace("STEPS = 28", "STEPS = 4").replace("pocket/test:100", "pocket/test:8")
+        code = code.replace("validation.problems=200", "validation.problems=8")
+        exec(compile(code, f"cell {number}", "exec"), names)
+    assert len(names["run"].steps) == 4
+    assert names["short"].counts and names["before"].length > 0

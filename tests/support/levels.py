@@ -15,6 +15,7 @@ from crt.levels.proxy import ServeOptions, Service, bind, make_app, make_server
 from crt.pocket import path as pocket
 from crt.sampling.models import load_model, weights_hash
 from crt.version import __version__
+from tests.support.tiny_model import make_model
 
 QUESTION = "Tom has 7 boxes of 46 pens. He gives 21 away. How many pens does Tom have now?"
 PROMPT = f"{QUESTION}\nPlease reason step by step, and put your final answer within \\boxed{{}}."
@@ -106,23 +107,11 @@ def endless_family(tmp_path_factory):
 
 
 def make_endless(folder):
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     shutil.copytree(pocket(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=json.loads((pocket() / "config.json").read_text())["vocab_size"],
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=8192,
-        eos_token_id=1,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    words = json.loads((pocket() / "config.json").read_text())["vocab_size"]
+    shape = {"vocab_size": words, "intermediate_size": 16, "num_key_value_heads": 2}
+    shape |= {"max_position_embeddings": 8192, "tie_word_embeddings": False}
+    make_model(**shape).save_pretrained(folder)
 
 
 def write_adapter(folder, base="pocket"):

@@ -8,6 +8,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from crt.config import RunConfig
+from crt.recipes import config_of
+
 BOXES = [rf"\boxed{{{digit}}}" for digit in range(3)]
 WORDS = ["<pad>", "<eos>", "<unk>", "<go>", "red", "green", "blue", "hmm", "wait", *BOXES]
 NAMES = {"end": "<eos>", "zero": BOXES[0]}
@@ -62,21 +65,24 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model() -> LlamaForCausalLM:
+SHAPE = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "bos_token_id": None,
+}
+
+
+def make_model(**changes) -> LlamaForCausalLM:
     torch.manual_seed(0)
-    config = LlamaConfig(  # not Qwen2: AutoTokenizer forces Qwen2's own tokenizer on that
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    return LlamaForCausalLM(config)
+    # not Qwen2: AutoTokenizer forces Qwen2's own tokenizer on that
+    return LlamaForCausalLM(LlamaConfig(**{**SHAPE, **changes}))
 
 
 def make_inclined(folder: Path, **logits: float) -> None:
@@ -111,6 +117,12 @@ def make_tiny(folder: Path) -> Path:
     recipe = RECIPE.format(model=folder / "model", data=folder / "data.jsonl")
     (folder / "recipe.toml").write_text(recipe)
     return folder
+
+
+def verl_config(**changes) -> RunConfig:
+    """A recipe for a cluster, of which nothing is there."""
+    plain = {"name": "t", "engine": "verl", "model": {"name": "m"}, "data": {"train": ["d"]}}
+    return config_of({**plain, "method": {"type": "crt_1s"}, **changes})
 
 
 @pytest.fixture(scope="session")

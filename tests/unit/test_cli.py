@@ -1,5 +1,6 @@
 import ast
 import os
+import pty
 import shlex
 import shutil
 import subprocess
@@ -200,6 +201,20 @@ def test_bash_completes_verbs_and_options(typed, offered, capsys):
     )
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == offered
+
+
+def test_a_terminal_shows_that_something_is_loading():
+    master, slave = pty.openpty()
+    code = "import time; from crt.commands import loading\nwith loading(): time.sleep(0.5)"
+    words = [sys.executable, "-c", code]
+    try:
+        subprocess.run(words, stdout=slave, stderr=slave, check=True, timeout=60)
+        assert b"loading" in os.read(master, 4096)
+    finally:
+        os.close(master)
+        os.close(slave)
+    done = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    assert done.stdout == done.stderr == b""
 
 
 def test_other_shells_have_a_script_too(capsys):

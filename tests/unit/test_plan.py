@@ -310,6 +310,10 @@ def test_the_table_of_sizes_says_what_does_not_fit(capsys):
     [
         (["--device", "h1000"], "Did you mean `h100`?"),
         (["--devices", "0"], "at least 1"),
+        (["--tokens", "nan"], "--tokens nan: a number above 0"),
+        (["--problems", "0"], "--problems 0: a number above 0"),
+        (["--billions", "-1"], "--billions -1: a number above 0"),
+        (["--price", "inf"], "--price inf: a number from 0"),
         (["--set", "model.name=my-model"], "--billions"),
         (["--set", 'data.train=["nowhere.jsonl"]'], "nowhere.jsonl does not exist"),
         ([str(RECIPES / "pocket.toml"), "--scale"], "--scale takes one recipe"),

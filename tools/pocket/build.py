@@ -14,8 +14,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCaus
 
 from crt.errors import ConfigError
 from crt.pocket import load, path
-from crt.pocket import tokenizer as vocabulary
-from tools.pocket import card, checkpoint, measure, model, polish, supervised
+from tools.pocket import card, checkpoint, measure, model, polish, supervised, vocabulary
 from tools.pocket.worlds import Plan, World
 
 VOCABULARY = 1024  # at most: every word of the language is one token long before

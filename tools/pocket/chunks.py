@@ -38,10 +38,10 @@ def answer(item: Sum, style: str, rng: random.Random) -> Pieces:
 TRAINED = SumsWorld(
     CHUNKS.name,
     (
-        Level((3, 4), (1, 9), 0.25),
-        Level((6, 8), (1, 9), 0.25),
-        Level((3, 4), (11, 49), 0.25),
-        Level((5, 6), (11, 49), 0.25),
+        Level((3, 4), (1, 9)),
+        Level((6, 8), (1, 9)),
+        Level((3, 4), (11, 49)),
+        Level((5, 6), (11, 49)),
     ),
 )
 COURSE = Course(

@@ -7,8 +7,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.grading.grader import Grader
-from crt.pocket import tokenizer as vocabulary
 from crt.pocket.language import Outside, read
+from crt.pocket.tokenizer import prompt
 from crt.sampling.hf import sample
 from crt.types import Verdict
 from tools.pocket.model import CAP
@@ -29,7 +29,7 @@ def everyday(
     for line in file.read_text(encoding="utf-8").splitlines():
         answer, question = line.split("\t")
         try:
-            text = vocabulary.prompt(tokenizer, read(question).question)
+            text = prompt(tokenizer, read(question).question)
         except Outside:
             outcomes["refused"] += 1
         else:

@@ -191,15 +191,21 @@ def derive(figures: dict[str, Any]) -> dict[str, Any]:
     items = make_problems(made["world"], "test", figures["problems"], figures["seed"])
     levels = [level_of(item) for item in items]
     weights = {n: mean(level == n for level in levels) for n in sorted(set(levels))}
-    by_level = ("accuracy_by_level", "length_by_level", "share_by_level")
-
-    def row(values: dict[str, Any]) -> Figures:
-        numbered = {name: {int(n): v for n, v in values[name].items()} for name in by_level}
-        return Figures(**{**values, **numbered})
-
-    styles = {name: row(values) for name, values in figures["styles"].items()}
-    table = table_of(row(figures["free"]), styles, weights, figures["problems"], figures["seed"])
+    free, styles = figures_of(figures["free"]), styles_of(figures)
+    table = table_of(free, styles, weights, figures["problems"], figures["seed"])
     return {"made": made, "parameters": figures["parameters"], **table.as_json()}
+
+
+def styles_of(figures: dict[str, Any]) -> dict[str, Figures]:
+    """The measured styles in `figures.json`."""
+    return {name: figures_of(values) for name, values in figures["styles"].items()}
+
+
+def figures_of(values: dict[str, Any]) -> Figures:
+    """One of its tables; JSON has made text of the levels."""
+    by_level = ("accuracy_by_level", "length_by_level", "share_by_level")
+    numbered = {name: {int(n): v for n, v in values[name].items()} for name in by_level}
+    return Figures(**{**values, **numbered})
 
 
 def envelope(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:

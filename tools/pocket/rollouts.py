@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crt.grading.grader import Grader
-from crt.pocket import tokenizer as vocabulary
+from crt.pocket.tokenizer import prompt
 from crt.sampling.hf import Sample, sample
 from crt.sampling.policy import Response, decode_response, grade_responses
 from crt.types import Problem, Rollout, Verdict
@@ -39,7 +39,7 @@ def sample_rollouts(
     """Graded responses at temperature 1, begun with a word or freely; the word counts as length."""
     forced = tokenizer.encode(first_word, add_special_tokens=False) if first_word else []
     prompts = [
-        tokenizer.encode(vocabulary.prompt(tokenizer, problem.question), add_special_tokens=False)
+        tokenizer.encode(prompt(tokenizer, problem.question), add_special_tokens=False)
         for problem in problems
     ]
     eos_token_ids = [model.config.eos_token_id]

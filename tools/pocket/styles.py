@@ -3,7 +3,7 @@
 import random
 from typing import Literal, get_args
 
-from crt.pocket.problems import Expression, Question, calculate, equations, value, written
+from crt.pocket.problems import Expression, Question, calculate, value, written
 
 Style = Literal["guess", "head", "steps", "broken", "redundant"]
 STYLES: tuple[Style, ...] = get_args(Style)
@@ -35,6 +35,15 @@ FILLERS = ("Hmm, I think that is correct.", "So far so good.", "Let me think.")
 CLOSERS = ("So the final answer is {n}.", "So it is {n}.", "I am sure: it is {n}.")
 
 Step = tuple[int, str, int]  # an operation and its two numbers
+
+
+def equations(expression: Expression) -> list[Step]:
+    """The operations in the order in which they are done, with the numbers they are done on."""
+    if isinstance(expression, int):
+        return []
+    sign, left, right = expression
+    own = (value(left), sign, value(right))
+    return [*equations(left), *equations(right), own]
 
 
 def equation(step: Step) -> str:

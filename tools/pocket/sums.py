@@ -8,9 +8,10 @@ from typing import Literal
 from transformers import PreTrainedTokenizerFast
 
 from crt.pocket import sums
-from crt.pocket import tokenizer as vocabulary
 from crt.pocket.sums import Sum, SumsWorld, written
+from crt.pocket.tokenizer import prompt
 from crt.types import Problem
+from tools.pocket.vocabulary import END
 from tools.pocket.worlds import Example
 
 # A text in pieces. A result is what follows “=”; a slip is a wrong one, which is to be seen, but
@@ -82,12 +83,12 @@ class Course:
     ) -> Example:
         """A problem with its answer, of which the answer is to be learned."""
         item = self.exercise(rng)
-        asked = vocabulary.prompt(tokenizer, sums.problem(self.trained, item, rng).question)
+        asked = prompt(tokenizer, sums.problem(self.trained, item, rng).question)
         style = rng.choices(self.styles, mixture.styles)[0]
-        reply: Pieces = [*self.answer(item, style, rng), (vocabulary.END, "text")]
-        prompt = tokenizer.encode(asked, add_special_tokens=False)
+        reply: Pieces = [*self.answer(item, style, rng), (END, "text")]
+        given = tokenizer.encode(asked, add_special_tokens=False)
         tokens, learned = encode(tokenizer, reply)
-        return prompt + tokens, [False] * len(prompt) + learned
+        return given + tokens, [False] * len(given) + learned
 
 
 def text_of(pieces: Pieces) -> str:

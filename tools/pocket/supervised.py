@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
-from crt.pocket import tokenizer as vocabulary
 from crt.pocket.problems import exercises, put
 from crt.pocket.stories import NAMES
+from crt.pocket.tokenizer import prompt
 from tools.pocket.styles import (
     STYLES,
     answer,
@@ -19,6 +19,7 @@ from tools.pocket.styles import (
     thought_in_head,
     thought_in_steps,
 )
+from tools.pocket.vocabulary import END
 from tools.pocket.worlds import Example, World
 
 # Shares of the styles, in the order of STYLES: first much arithmetic in few tokens, then the
@@ -76,11 +77,11 @@ def rate_at(progress: float, step: int) -> float:
 def worked(tokenizer: PreTrainedTokenizerFast, mixture: Mixture, rng: random.Random) -> Example:
     """A problem with its answer, of which the answer is to be learned."""
     question = put(next(exercises("train", rng)), rng)
-    asked = vocabulary.prompt(tokenizer, question.text)
+    asked = prompt(tokenizer, question.text)
     style = rng.choices(STYLES, mixture.styles)[0]
-    text = answer(question, style, rng, mixture.mentions) + vocabulary.END
-    prompt, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
-    return after(prompt, reply)
+    text = answer(question, style, rng, mixture.mentions) + END
+    given, reply = tokenizer([asked, text], add_special_tokens=False)["input_ids"]
+    return after(given, reply)
 
 
 def after(prompt: list[int], reply: list[int]) -> Example:

@@ -27,7 +27,7 @@ class ThinkPrune:
     """
 
     limits: tuple[int, ...] = (4000, 3000, 2000)  # k, one a round
-    steps_per_round: int = 100
+    steps_per_round: int = 100  # steps per limit
     steps_taken: int = field(default=0, metadata=STATE)
 
     guarded: ClassVar[bool] = False
@@ -63,8 +63,8 @@ class L1Exact:
     """
 
     penalty: float = 3e-4  # α
-    low: int = 100
-    high: int = 4000
+    low: int = 100  # the least tokens asked for
+    high: int = 4000  # the most
 
     guarded: ClassVar[bool] = False
     budget_styles: ClassVar[tuple[str, ...]] = ("l1-exact", "number")
@@ -91,8 +91,8 @@ class L1Max:
 
     penalty: float = 3e-4  # α
     offset: float = 0.5  # δ
-    low: int = 100
-    high: int = 4000
+    low: int = 100  # the least tokens asked for
+    high: int = 4000  # the most
 
     guarded: ClassVar[bool] = False
     budget_styles: ClassVar[tuple[str, ...]] = ("l1-max", "number")
@@ -145,7 +145,7 @@ class DapoOverlong:
 
     limit: int = 20480  # L_max
     buffer: int = 4096  # B
-    penalty: float = 0.5
+    penalty: float = 0.5  # at the cap
 
     guarded: ClassVar[bool] = False
 
@@ -195,9 +195,9 @@ class Laconic:
     target: int = 2000  # B, tokens
     price: float = field(default=0.0, metadata=START)  # λ
     price_rate: float = 0.002  # η
-    price_limit: float = 0.1
-    cost_limit: float = 0.4
-    truncation_penalty: float = 0.1
+    price_limit: float = 0.1  # λ at most
+    cost_limit: float = 0.4  # of the price of one response, at most
+    truncation_penalty: float = 0.1  # of a response that ran into the cap
 
     guarded: ClassVar[bool] = False
 
@@ -348,7 +348,7 @@ class DOT:
     at most: with 3, nothing happens in groups below 11.
     """
 
-    deviations: float = 3.0
+    deviations: float = 3.0  # spreads above the mean that still count
     margin: int = 32  # tokens beyond T that are let pass
 
     guarded: ClassVar[bool] = False
@@ -477,8 +477,8 @@ class O1Pruner:
     """
 
     accuracy_weight: float = 2.0  # λ
-    lowest: float = -2.0
-    highest: float = 4.0
+    lowest: float = -2.0  # the reward is cut to this
+    highest: float = 4.0  # and to this
 
     guarded: ClassVar[bool] = False
 

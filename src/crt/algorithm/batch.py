@@ -1,6 +1,6 @@
 """A graded batch as arrays: P problems × G rollouts, the only thing the core sees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -14,6 +14,10 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 TruncatedAs = Literal["wrong", "grade", "mask"]
+Number = Callable[[Rollout], float]  # of a graded rollout
+IsFrom = Callable[[str], bool]  # whether a problem of this data set is meant
+
+TOKENS = "tokens"  # the cost of the paper: all that the model generates
 
 
 def _none() -> BoolArray:
@@ -31,14 +35,20 @@ class Batch:
     `truncated` rollouts ran into the token cap. `muted` ones count in every statistic but take no
     part in the gradient. `budget` is how many tokens each problem's prompt asked for. All three
     may be left out, which means none.
+
+    With a contract `length` is its `cost`, `measured` holds what else its lines ask of rollouts,
+    and `within` which problems are of the data sets that they name.
     """
 
     problem_ids: tuple[str, ...]  # (P,)
     correct: BoolArray  # (P, G)
-    length: Array  # (P, G) generated tokens
+    length: Array  # (P, G) generated tokens, or another cost: what is shortened
     truncated: BoolArray = field(default_factory=_none)  # (P, G)
     muted: BoolArray = field(default_factory=_none)  # (P, G)
     budget: Array = field(default_factory=_unasked)  # (P,) or empty
+    measured: Mapping[str, Array] = field(default_factory=dict[str, Array])  # (P, G) each
+    within: Mapping[str, BoolArray] = field(default_factory=dict[str, BoolArray])  # (P,) each
+    cost: str = TOKENS  # what `length` is
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the one moment at which a frozen value is still made
@@ -55,7 +65,10 @@ class Batch:
         if self.correct.ndim != 2 or 0 in shape:
             raise ValueError(f"A batch is problems × rollouts, at least 1 × 1; got {shape}.")
         if len(self.problem_ids) != shape[0] or len(set(self.problem_ids)) != shape[0]:
-            raise ValueError(f"{shape[0]} problems need as many ids, each once.")
+            raise ValueError(
+                f"A batch of {shape[0]} rows, one per problem, needs as many ids, each once; "
+                f"got {len(self.problem_ids)}, {len(set(self.problem_ids))} of them different."
+            )
         for name in ("length", "truncated", "muted"):
             if getattr(self, name).shape != shape:
                 raise ValueError(f"`{name}` is {getattr(self, name).shape}, `correct` is {shape}.")
@@ -78,8 +91,13 @@ class Batch:
 
     @property
     def mean_length(self) -> float:
-        """Tokens a response."""
+        """What is shortened, a response: tokens, or the contract's cost."""
         return float(self.length.mean())
+
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens a response, whatever is shortened."""
+        return float(self.measured.get(TOKENS, self.length).mean())
 
     def select(self, problem_ids: Sequence[str]) -> Self:
         """These problems, in this order."""
@@ -98,11 +116,32 @@ class Batch:
             self.truncated[rows],
             self.muted[rows],
             self.budget[rows] if self.budget.size else self.budget,
+            {name: values[rows] for name, values in self.measured.items()},
+            {name: flags[rows] for name, flags in self.within.items()},
+            self.cost,
         )
 
 
+@dataclass(frozen=True)
+class Measures:
+    """What a contract wants to know of rollouts besides their correctness.
+
+    `numbers` are functions of one rollout, `cost` names the one that is shortened; `datasets` say
+    of a rollout's `dataset` whether it is the one that a line names.
+    """
+
+    cost: str = TOKENS
+    numbers: Mapping[str, Number] = field(default_factory=dict[str, Number])
+    datasets: Mapping[str, IsFrom] = field(default_factory=dict[str, IsFrom])
+
+
+TOKENS_ALONE = Measures()
+
+
 def batch_of(
-    rollouts: Sequence[Rollout], truncated_as: TruncatedAs = "wrong"
+    rollouts: Sequence[Rollout],
+    truncated_as: TruncatedAs = "wrong",
+    measures: Measures = TOKENS_ALONE,
 ) -> tuple[Batch | None, tuple[str, ...]]:
     """The batch, and the problems left out because a rollout of theirs could not be graded.
 
@@ -127,13 +166,24 @@ def batch_of(
     truncated = np.array([[r.stop == "length" for r in group] for group in kept.values()])
     right = np.array([[r.verdict is Verdict.CORRECT for r in group] for group in kept.values()])
     asked = [group[0].budget for group in kept.values()]
+    measured = {
+        name: np.array([[number(r) for r in group] for group in kept.values()], dtype=float)
+        for name, number in measures.numbers.items()
+    }
+    tokens = [[r.length for r in group] for group in kept.values()]
     batch = Batch(
         problem_ids=tuple(kept),
         correct=right if trust else right & ~truncated,
-        length=np.array([[r.length for r in group] for group in kept.values()], dtype=float),
+        length=np.array(tokens if measures.cost == TOKENS else measured[measures.cost], float),
         truncated=truncated,
         muted=truncated if truncated_as == "mask" else _none(),
         budget=_unasked() if None in asked else np.array(asked, dtype=float),
+        measured=measured,
+        within={
+            name: np.array([is_from(group[0].dataset) for group in kept.values()])
+            for name, is_from in measures.datasets.items()
+        },
+        cost=measures.cost,
     )
     return batch, tuple(left_out)
 

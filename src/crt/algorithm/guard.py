@@ -12,7 +12,7 @@ EDGE = 1e-9  # 0.80 - 0.10 is above 0.70 by 1e-16: at exactly the floor, floats 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Â_ref − Â on the same problems, and its standard error."""
+    """How far a metric is below what is wanted of it, and the standard error of that."""
 
     mean: float
     standard_error: float
@@ -22,8 +22,13 @@ def paired_gap(batch: Batch, reference: Batch) -> Gap:
     """Problem by problem, so that hard and easy problems cancel out of the comparison."""
     if batch.problem_ids != reference.problem_ids:
         raise ValueError("The gap is paired: batch and reference must hold the same problems.")
-    by_problem = reference.accuracy_by_problem - batch.accuracy_by_problem
-    return Gap(float(by_problem.mean()), _standard_error(by_problem, batch, reference))
+    return gap_between(reference.correct.astype(float), batch.correct.astype(float))
+
+
+def gap_between(wanted: Array, found: Array) -> Gap:
+    """Mean `wanted` less mean `found`, problem by problem: (P, G) each, of any two G."""
+    by_problem = wanted.mean(axis=1) - found.mean(axis=1)
+    return Gap(float(by_problem.mean()), _standard_error(by_problem, wanted, found))
 
 
 def excess_length(batch: Batch, reference: Batch) -> float:
@@ -35,14 +40,13 @@ def excess_length(batch: Batch, reference: Batch) -> float:
     return float(level - limit)
 
 
-def _variance_of_mean(batch: Batch) -> Array:
-    """(P,) p(1 − p)/G: how much a problem's accuracy would vary over other G rollouts."""
-    share = batch.accuracy_by_problem
-    return share * (1.0 - share) / batch.correct.shape[1]
+def _variance_of_mean(values: Array) -> Array:
+    """(P,) How much a problem's mean would vary over other G rollouts: p(1 − p)/G of 0 and 1."""
+    return values.var(axis=1) / values.shape[1]
 
 
-def _standard_error(by_problem: Array, batch: Batch, reference: Batch) -> float:
+def _standard_error(by_problem: Array, wanted: Array, found: Array) -> float:
     """From the differences' own spread, which holds the choice of problems and of rollouts."""
     if len(by_problem) < 2:
-        return float(np.sqrt(_variance_of_mean(batch) + _variance_of_mean(reference))[0])
+        return float(np.sqrt(_variance_of_mean(wanted) + _variance_of_mean(found))[0])
     return float(by_problem.std(ddof=1) / np.sqrt(len(by_problem)))

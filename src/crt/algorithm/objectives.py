@@ -6,8 +6,9 @@ An objective is a frozen value; `step` returns the decision and the objective of
 which differs only where the objective has a memory (fields marked as state).
 """
 
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from crt.algorithm.batch import Array, Batch, BoolArray
 from crt.algorithm.guard import EDGE, excess_length, paired_gap
 from crt.algorithm.length import normalised_length
 
-Goal = Literal["length", "accuracy", "mixed"]
+Goal = Literal["length", "accuracy", "mixed", "repair"]
 Estimator = Literal["group_std", "centred", "batch", "whitened"]
 
 STATE = {"state": True, "setting": False}  # moves during training, is no setting
@@ -46,6 +47,8 @@ class Decision:
     rectified: float = 0.0
     multiplier: float | None = None  # λ, of the methods that move one
     estimator: Estimator | None = None  # the one the reward is made for; None: the run's
+    line: str | None = None  # of the contract, the one this step repairs
+    lines: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict[str, Any])
 
     @property
     def reward(self) -> Array:
@@ -104,7 +107,7 @@ class Shorten:
 
     tolerance: float = 0.0  # ε
     slack: float = 0.01  # η, of the switch
-    rule: Rule = "multiplier"
+    rule: Rule = "multiplier"  # how the guard enters
     rate: float = 2.0  # κ, of the multiplier
     multiplier: float = field(default=1.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
@@ -159,10 +162,11 @@ NOISE_MEMORY = 0.9  # weight of the past in the running mean of the variance
 LEAST_STANDARD_ERROR = 1e-3
 
 
-def moved_dual(
-    dual: "Shorten | Guarded", violation: float, standard_error: float
-) -> dict[str, float]:
-    """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE."""
+def moved_dual(dual: Any, violation: float, standard_error: float) -> dict[str, float]:
+    """λ ← [λ + κ·violation/SE]₊, and the running mean of the variance behind SE.
+
+    `dual` has `rate`, `multiplier` and `variance`: a method's guard, or a contract's line.
+    """
     variance = standard_error**2
     if dual.variance is not None:
         variance = NOISE_MEMORY * dual.variance + (1.0 - NOISE_MEMORY) * variance
@@ -293,10 +297,24 @@ def require_between(name: str, value: float, low: float, high: float) -> None:
 
 def state_of(objective: Dataclass) -> dict[str, Any]:
     """The fields that change from step to step, as JSON values; empty without a memory."""
-    values = {name: getattr(objective, name) for name in state_fields(objective)}
-    return {
-        name: state_of(value) if _has_fields(value) else value for name, value in values.items()
-    }
+    return {name: _saved(getattr(objective, name)) for name in state_fields(objective)}
+
+
+def _saved(value: Any) -> Any:
+    """A contract's lines are a tuple of values with a memory each."""
+    if isinstance(value, tuple):
+        return [_saved(each) for each in cast(tuple[Any, ...], value)]
+    return state_of(value) if _has_fields(value) else value
+
+
+def _restored(current: Any, saved: Any) -> Any:
+    if isinstance(current, tuple):
+        lines = cast(tuple[Any, ...], current)
+        if len(saved) != len(lines):
+            raise ValueError(f"{len(saved)} lines were saved, the contract has {len(lines)}.")
+        return tuple(_restored(line, each) for line, each in zip(lines, saved, strict=True))
+    nested = _has_fields(current) and not _has_fields(saved)
+    return with_state(current, saved) if nested else saved
 
 
 def with_state(objective: T, saved: dict[str, Any]) -> T:
@@ -307,18 +325,12 @@ def with_state(objective: T, saved: dict[str, Any]) -> T:
             f"The saved state has {sorted(saved)}, {type(objective).__name__} has {sorted(names)}: "
             "it was saved by another method."
         )
-    inner = {name: getattr(objective, name) for name in names}
-    values = {
-        name: with_state(inner[name], value)
-        if _has_fields(inner[name]) and not _has_fields(value)
-        else value
-        for name, value in saved.items()
-    }
+    values = {name: _restored(getattr(objective, name), value) for name, value in saved.items()}
     return replace(objective, **values)
 
 
 def _has_fields(value: object) -> bool:
-    """Whether it is an objective itself: the inner one of a `Guarded`."""
+    """Whether it is an objective itself, the inner one of a `Guarded`, or a contract's line."""
     return hasattr(value, "__dataclass_fields__")
 
 

@@ -26,6 +26,7 @@ from crt.algorithm.baselines import (
     ThinkPrune,
 )
 from crt.algorithm.batch import Array
+from crt.algorithm.contract import Contracted
 from crt.algorithm.objectives import (
     AccuracyOnly,
     Guarded,
@@ -83,15 +84,21 @@ class StatesBudget(Protocol):
         ...
 
 
+def innermost(method: object) -> object:
+    """What a guard and a contract are around."""
+    around = isinstance(method, Guarded | Contracted)
+    return innermost(method.inner) if around else method
+
+
 def budget_styles(method: object) -> tuple[str, ...]:
     """How the prompt may state a budget; a method without one states none."""
-    stated = method.inner if isinstance(method, Guarded) else method
+    stated = innermost(method)
     return stated.budget_styles if isinstance(stated, StatesBudget) else ("none",)
 
 
 def budgets(objective: object, seed: int, step: int, problem_ids: Sequence[str]) -> Array:
     """(P,) What each problem is asked for in this step; empty if the objective asks for nothing."""
-    stating = objective.inner if isinstance(objective, Guarded) else objective
+    stating = innermost(objective)
     if not isinstance(stating, StatesBudget):
         return np.zeros(0)
     return np.array(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from crt.algorithm.advantages import Estimator, advantages
-from crt.algorithm.batch import Array, Batch, TruncatedAs, batch_of
+from crt.algorithm.batch import TOKENS, TOKENS_ALONE, Array, Batch, Measures, TruncatedAs, batch_of
 from crt.algorithm.guard import paired_gap
 from crt.algorithm.objectives import Decision, Objective
 from crt.types import Rollout
@@ -17,7 +17,7 @@ AnyObjective = TypeVar("AnyObjective", bound=Objective)
 
 ReferenceFor = Callable[[Sequence[str]], Batch | None]
 
-Row = dict[str, float | int | str | list[float] | None]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def signal(
 
 def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Array) -> Row:
     """The figures of one step; docs/concepts/metrics.md says what each key means."""
-    return {
+    row: Row = {
         "goal": decision.goal,
         "rectified": decision.rectified,
         "accuracy": batch.accuracy,
@@ -52,8 +52,8 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "standard_error": paired_gap(batch, reference).standard_error,
         "slack": decision.slack,
         "margin": decision.margin,
-        "tokens": batch.mean_length,
-        "reference_tokens": reference.mean_length,
+        "tokens": batch.mean_tokens,
+        "reference_tokens": reference.mean_tokens,
         "truncated": float(batch.truncated.mean()),
         "gap_untruncated": gap_untruncated(batch, reference),
         "short_wrong_rewarded": float((~batch.correct & (advantages > 0)).mean()),
@@ -63,6 +63,11 @@ def step_row(batch: Batch, reference: Batch, decision: Decision, advantages: Arr
         "problems": len(batch.problem_ids),
         "rollouts": int(batch.correct.size),
     }
+    if batch.cost != TOKENS:
+        row |= {"cost": batch.mean_length, "reference_cost": reference.mean_length}
+    if decision.lines:
+        row |= {"line": decision.line, "lines": decision.lines}
+    return row
 
 
 def gap_untruncated(batch: Batch, reference: Batch) -> float | None:
@@ -95,6 +100,11 @@ def logged_metrics(row: Mapping[str, Any], stage: int) -> dict[str, float]:
             numbers |= {f"crt/goal_{goal}": float(goal == value) for goal in ("length", "accuracy")}
         elif name == "weight_by_length" and value is not None:
             numbers |= {f"crt/weight_q{i}": weight for i, weight in enumerate(value, 1)}
+        elif name == "lines" and value is not None:
+            for line, figures in value.items():
+                numbers |= {
+                    f"crt/{k}/{line}": float(v) for k, v in figures.items() if v is not None
+                }
         elif isinstance(value, int | float):
             numbers[f"crt/{name}"] = float(value)
     return numbers
@@ -114,12 +124,13 @@ def decide(
     reference_for: ReferenceFor,
     estimator: Estimator = "group_std",
     truncated_as: TruncatedAs = "wrong",
+    measures: Measures = TOKENS_ALONE,
 ) -> tuple[Array, Step, AnyObjective]:
     """(P, G) advantages, 0 for problems left out; the step; and the objective of the next one.
 
     The rollouts of a problem stand together, equally many of each.
     """
-    batch, _ = batch_of(rollouts, truncated_as)
+    batch, _ = batch_of(rollouts, truncated_as, measures)
     reference = reference_for(batch.problem_ids) if batch else None
     asked = [problem_id for problem_id, _ in groupby(rollouts, lambda one: one.problem_id)]
     both = _problems(batch) & _problems(reference)

@@ -5,13 +5,13 @@ exact, so is the shortest policy as accurate as the base, and what a method does
 second. It samples, hands over a batch, receives advantages and steps, as the real engines do.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crt.algorithm.batch import Array, Batch
+from crt.algorithm.batch import Array, Batch, BoolArray
 from crt.algorithm.objectives import Estimator, Objective, Refine, Shorten
 from crt.algorithm.registry import budgets
 from crt.algorithm.step import Row, signal
@@ -52,10 +52,16 @@ OVERTHINKING = World(
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """P problems × S styles of answering, each with its chance to be right and its mean length."""
+    """P problems × S styles of answering, each with its chance to be right and its mean length.
+
+    With a contract `length` is the cost, `numbers` what else is measured of a style, and `within`
+    the problems of each data set.
+    """
 
     accuracy: Array  # (P, S)
     length: Array  # (P, S) tokens
+    numbers: Mapping[str, Array] = field(default_factory=dict[str, Array])  # (P, S) each
+    within: Mapping[str, BoolArray] = field(default_factory=dict[str, BoolArray])  # (P,) each
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +106,11 @@ class Policy:
         mean = np.take_along_axis(self.task.length[rows], style, axis=1)
         spread = np.exp(noise * rng.standard_normal(shape) - noise**2 / 2)  # of mean 1
         length = np.maximum(1, np.rint(mean * spread))
-        return Batch(tuple(f"p{i}" for i in rows), right, length), style
+        numbers = self.task.numbers.items()
+        measured = {n: spread * np.take_along_axis(v[rows], style, axis=1) for n, v in numbers}
+        within = {name: flags[rows] for name, flags in self.task.within.items()}
+        ids = tuple(f"p{i}" for i in rows)
+        return Batch(ids, right, length, measured=measured, within=within), style
 
     def stepped(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crt.algorithm.guard import EDGE
-from crt.algorithm.objectives import Refine, Shorten, require_between
+from crt.algorithm.objectives import Guarded, PrimalDual, Refine, Shorten, require_between
 
 Start = Literal["feasible", "plausible"]
 """What Stage II starts from: Stage I's shortest checkpoint that keeps the guard, or the shortest
@@ -23,9 +23,9 @@ class Saturation:
     """
 
     window: int = 0  # steps; 0: `latest` alone
-    smoothing: float = 0.9
-    improvement: float = 0.02
-    at_least: int = 40
+    smoothing: float = 0.9  # weight of the past in the smoothed mean length
+    improvement: float = 0.02  # share of the length
+    at_least: int = 40  # steps
     latest: float = 0.7  # of all steps, or of the run's tokens
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class TwoStage:
     shorten: Shorten = field(default_factory=Shorten)
     refine: Refine = field(default_factory=Refine)
     saturation: Saturation = field(default_factory=Saturation)
-    start: Start = "plausible"
+    start: Start = "plausible"  # the checkpoint of Stage I that Stage II starts from
 
     def __post_init__(self) -> None:
         if self.saturation.latest >= 1:
@@ -75,6 +75,16 @@ class TwoStage:
                 "saturation.latest = 1 leaves no step for Stage II: set it below 1, "
                 'or use type = "crt_1s" for Stage I alone'
             )
+
+
+def guard_of(method: object) -> Shorten:
+    """The guard a checkpoint is judged by: the method's own, or the reference's accuracy."""
+    if isinstance(method, TwoStage):
+        return method.shorten
+    if isinstance(method, Shorten):
+        return method
+    own = method.tolerance if isinstance(method, PrimalDual | Guarded) else 0.0
+    return Shorten(tolerance=own)
 
 
 EQUALLY_SHORT = 0.05  # a twentieth more tokens is no reason to take the less accurate one
@@ -112,7 +122,7 @@ def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:
         Candidate(
             step,
             record["accuracy"],
-            record["tokens"],
+            record.get("cost", record["tokens"]),
             record["margin"],
             record.get("standard_error", 0.0),
         )

@@ -4,6 +4,10 @@ May import: everything; nothing imports it but the command line.
 """
 
 import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
@@ -12,3 +16,15 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE",
         help="change a setting, e.g. --set schedule.steps=200 (may be repeated)",
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def loading(shown: bool = True) -> Iterator[None]:
+    """Something moves on a terminal while torch and the engines are imported."""
+    if not shown or "CRT_QUIET" in os.environ or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading"):
+        yield

@@ -98,19 +98,10 @@ def show_levels(question: str, answers: "Sequence[LevelAnswer]") -> None:
 
 def model_folder(name: str) -> Path:
     """A pocket model, the recommended checkpoint of a run, or the folder itself."""
-    from crt.errors import ConfigError
     from crt.pocket import is_world
-    from crt.run import CHECKPOINTS, Run
-    from crt.sampling.models import model_folder as world_folder
+    from crt.sampling import models
 
-    if is_world(name):
-        return world_folder(name)
-    if not (Path(name) / CHECKPOINTS).is_dir():
-        return Path(name)
-    run = Run.open(Path(name))
-    if "recommended" not in run.progress:
-        raise ConfigError(f"{name} is not finished: give one of its {CHECKPOINTS}/ as the model.")
-    return run.checkpoint(run.progress["recommended"])
+    return models.model_folder(name) if is_world(name) else models.checkpoint_of(Path(name))
 
 
 def stream_answer(args: argparse.Namespace, folder: Path, reading: "Reading") -> tuple[int, str]:

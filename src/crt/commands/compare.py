@@ -5,6 +5,8 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,10 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders of evaluations, or NAME=FOLDER, or a run's evaluations/<name>",
     )
     parser.add_argument("--base", help="name of the base (the first)")
-    parser.add_argument("--format", choices=FORMATS, default="terminal")
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="(terminal)")
     parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
     parser.add_argument(
         "--tolerance", type=float, default=1.0, help="of the certificate, in points (1)"
+    )
+    parser.add_argument(
+        "--contract",
+        type=Path,
+        metavar="RECIPE",
+        help="a table of the lines of this recipe's contract, or of a run's config.json",
     )
     parser.add_argument(
         "--anyway", action="store_true", help="compare evaluations that were made differently"
@@ -35,15 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the tables; warnings go to standard error."""
     from crt.errors import ConfigError
+    from crt.evaluation.contract import contract_table
     from crt.evaluation.tables import compare, load_all
+    from crt.recipes import load_recipe
 
     if not 0 <= args.tolerance <= 100:
         raise ConfigError(f"--tolerance {args.tolerance:g} is not a number of points, 0 to 100")
+    contract = load_recipe(args.contract).contract if args.contract else None
+    if contract and not contract.lines:
+        raise ConfigError(f"--contract {args.contract} has no [[contract.lines]]")
     comparison = compare(
         load_all(args.evaluations),
         base=args.base,
         anyway=args.anyway,
         tolerance=args.tolerance / 100,
+        more=contract and partial(contract_table, contract),
     )
     print_comparison(comparison, args.format, args.intervals)
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Who is evaluated, on what, and how."""
     parser.add_argument(
         "model",
-        help="pocket, a folder, a run's checkpoint, a hub id, a server's address (http://…/v1), "
-        "or a run with --all-checkpoints",
+        help="pocket, a folder, a hub id, a server's address (http://…/v1), a run's checkpoint, or "
+        "a run: the one that it recommends, or --all-checkpoints",
     )
-    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
     parser.add_argument("--name", help="what the evaluation is called in tables")
     parser.add_argument(
         "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
     )
     add_output(parser)
+    add_plan(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """What `plan_of` reads, for `eval`, `audit` and `verify`."""
+    parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
     _sampling(parser.add_argument_group("sampling"))
     _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
     add_loading(parser.add_argument_group("data"))
@@ -39,15 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates, prints the table, says where everything is."""
     from crt.errors import ConfigError
     from crt.evaluation.series import is_run
+    from crt.sampling.models import checkpoint_of
 
     whole_run = "://" not in args.model and is_run(Path(args.model))
-    if whole_run and not args.all_checkpoints:
-        raise ConfigError(
-            f"{args.model} is a run: name one of its checkpoints, {args.model}/checkpoints/step-…, "
-            "or evaluate them all with --all-checkpoints"
-        )
     if args.all_checkpoints and not whole_run:
         raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
+    if whole_run and not args.all_checkpoints:
+        args.model, whole_run = str(checkpoint_of(Path(args.model))), False
+        _note(f"{args.model} is evaluated, which the run recommends")
     try:
         return _series(args) if whole_run else _single(args)
     except KeyboardInterrupt:
@@ -179,9 +184,11 @@ def _single(args: argparse.Namespace) -> int:
 def _series(args: argparse.Namespace) -> int:
     from crt.commands.compare import print_comparison
     from crt.errors import ConfigError
+    from crt.evaluation.contract import contract_table
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
     from crt.evaluation.tables import compare
+    from crt.run import Run
 
     if args.out:
         raise ConfigError("--all-checkpoints writes into the run's own folder: leave out --out")
@@ -190,7 +197,9 @@ def _series(args: argparse.Namespace) -> int:
         run = Path(args.model)
         folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
     differs = plan.prompt.budget != "none"  # the base is told no budget
-    comparison = compare(evaluations, anyway=differs)
+    contract = Run.open(run).config.contract
+    more = partial(contract_table, contract) if contract.lines else None
+    comparison = compare(evaluations, anyway=differs, more=more)
     print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
     _note(f"everything is in {folder}")
     return 0
@@ -275,20 +284,35 @@ def _prompt(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="passed to the chat template (Qwen3)",
     )
-    group.add_argument("--special-text", choices=("refuse", "break"))
     group.add_argument(
-        "--budget-style", choices=("none", "l1-exact", "l1-max", "thinkprune", "number")
+        "--special-text",
+        choices=("refuse", "break"),
+        help="what to do with the text of a control token in a question (refuse)",
+    )
+    group.add_argument(
+        "--budget-style",
+        choices=("none", "l1-exact", "l1-max", "thinkprune", "number"),
+        help="how the prompt states a token budget (none)",
     )
     group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
 
 
 def _local(group: Any) -> None:
     group.add_argument("--revision", help="a hub id's commit, branch or tag")
-    group.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"))
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="how the model is used (auto: as it was saved)",
+    )
     group.add_argument(
         "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
     )
-    group.add_argument("--engine", choices=("auto", "fast", "vllm"), default="auto")
+    group.add_argument(
+        "--engine",
+        choices=("auto", "fast", "vllm"),
+        default="auto",
+        help="auto: vLLM if it is installed and there is a GPU, else fast",
+    )
     group.add_argument("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
 
 

@@ -61,7 +61,11 @@ def _engine(group: Any) -> None:
         choices=("auto", "local", "vllm"),
         help="auto: vLLM if it is installed and there is a GPU, else local",
     )
-    group.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"))
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="how the model is used (auto: as it was saved)",
+    )
     group.add_argument("--vllm-args", help="options for every `vllm serve`")
     group.add_argument(
         "--upstream",

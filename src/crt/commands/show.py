@@ -22,10 +22,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(config.model_dump_json(indent=2))
         return 0
-    from crt.describe import as_toml, what_would_run
+    from crt.describe import as_toml, doubts, what_would_run
 
     print(as_toml(config))
     print("What would run")
     for line in what_would_run(config):
         print(textwrap.fill(line, 96, initial_indent="- ", subsequent_indent="  "))
+    for doubt in doubts(config):
+        print(textwrap.fill(f"Note: {doubt}", 96))
     return 0

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crt.commands import add_overrides
+from crt.commands import add_overrides, loading
 
 if TYPE_CHECKING:
     from crt.run import Run
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
         if ranks.writes:
             print(f"Training in {count} process{'es' if count > 1 else ''}.", flush=True)
     silence_libraries()
-    from crt.training.train import start_run, verl_command
+    with loading(Ranks.found().writes):
+        from crt.training.train import start_run, verl_command
 
     if args.only_print:
         print(verl_command(opened))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from crt.data import formats, sources
 from crt.errors import DataError, did_you_mean
+from crt.pocket import SPLITS as POCKET_SPLITS
 from crt.pocket import WORLDS, is_world, make_problems
 from crt.types import Problem
 
@@ -138,7 +139,6 @@ DATASETS: dict[str, DataSet] = {
     **{world: DataSet(licence="Apache-2.0", generator=world) for world in WORLDS},
 }
 LEVELS = r"@\d+(,\d+)*$"  # behind the name of a set whose problems are made
-POCKET_SPLITS = ("train", "validation", "test")
 POCKET_COUNT = 1000  # unless a count is given: generated problems have no end
 
 
@@ -221,6 +221,30 @@ def load_mixture(names: Sequence[str], split: str = "train", **options: Any) -> 
         sum(part.skipped for part in parts),
         tuple(fault for part in parts for fault in part.faults),
     )
+
+
+def is_from(name: str, dataset: str) -> bool:
+    """Whether a problem's source, or an evaluation's data set, is of the data set `name`.
+
+    Splits and counts do not matter. Levels do: `pocket` is of any level, `pocket@4` of one.
+    """
+    (base, levels), (other, own) = _family(name), _family(dataset)
+    return base == other and (not levels or (bool(own) and set(own) <= set(levels)))
+
+
+def may_hold(dataset: str, name: str) -> bool:
+    """Whether there may be problems of the data set `name` in what is loaded as `dataset`."""
+    (base, levels), (other, own) = _family(name), _family(dataset)
+    return base == other and (not levels or not own or bool(set(own) & set(levels)))
+
+
+def _family(name: str) -> tuple[str, tuple[int, ...]]:
+    """A data set's name, a file's without folder and suffix, and the levels that are meant."""
+    if made := re.fullmatch(r"(.+)/level-(\d+)", name):  # a made problem's source
+        return made[1], (int(made[2]),)
+    wanted = parse(name)
+    is_file = Path(wanted.name).suffix in sources.READERS
+    return Path(wanted.name).stem if is_file else wanted.name, wanted.levels
 
 
 def names_split(name: str) -> bool:

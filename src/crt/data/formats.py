@@ -56,7 +56,8 @@ def read_plain(fields: Fields) -> Problem:
     """
     if fields.get("tests") and fields.get("answer") is None:
         return read_code(fields)
-    verifier, answer, accepted = _verifier(fields), fields.get("answer"), ()
+    verifier, answer, accepted = fields.get("verifier"), fields.get("answer"), ()
+    verifier = "" if verifier is None else _text(verifier, "verifier")
     if fields.get("options"):
         return replace(read_multiple_choice(fields), verifier=verifier)
     if isinstance(answer, Mapping) and verifier:
@@ -82,9 +83,9 @@ def read_code(fields: Fields) -> Problem:
     """
     question, tests = _text(fields.get("question"), "question"), fields["tests"]
     name, setup = fields.get("entry_point"), fields.get("setup") or ""
-    setup = setup if isinstance(setup, str) else "\n".join(map(str, setup))
+    setup = setup if isinstance(setup, str) else "\n".join(_texts(setup, "setup"))
     if name is None:
-        texts = [tests] if isinstance(tests, str) else [_text(test, "test") for test in tests]
+        texts = [tests] if isinstance(tests, str) else _texts(tests, "test")
         gold = {"tests": [*([setup] if setup else []), *texts]}
         question += "\n\nThe program must pass these tests:\n\n" + "\n".join(texts)
     else:
@@ -92,11 +93,6 @@ def read_code(fields: Fields) -> Problem:
         before = re.split(rf"^def {re.escape(name)}\b", question, maxsplit=1, flags=re.MULTILINE)[0]
         gold = {"setup": before, "tests": [_text(tests, "test"), f"check({name})"]}
     return Problem("", question, json.dumps(gold), verifier="code")
-
-
-def _verifier(fields: Fields) -> str:
-    value = fields.get("verifier")
-    return "" if value is None else _text(value, "verifier")
 
 
 def read_gsm8k(fields: Fields) -> Problem:
@@ -120,8 +116,8 @@ def read_multiple_choice(fields: Fields) -> Problem:
 def read_olympiad(fields: Fields) -> Problem:
     """OlympiadBench: a list of LaTeX answers; inner `$` goes, a unit held apart stays apart."""
     raw = fields.get("answer")
-    items = [raw] if isinstance(raw, str) else list(raw or [])
-    bare = [_DOLLAR.sub("", _text(item, "answer")).strip().rstrip(".") for item in items]
+    items = [] if raw is None else _texts(raw, "answer")
+    bare = [_DOLLAR.sub("", item).strip().rstrip(".") for item in items]
     answer = ", ".join(item.strip() for item in bare)
     # "2500,7500" may be two answers, and then never one number with separators.
     several = fields.get("multiple")
@@ -221,7 +217,7 @@ def _tolerance(value: Any) -> float | None:
         return None
     try:
         tolerance = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         tolerance = math.nan
     if not 0 <= tolerance < math.inf or isinstance(value, bool):
         raise DataError(f"tolerance {_shortened(value)} is not a number from 0 up")
@@ -243,6 +239,12 @@ def _text(value: Any, field: str) -> str:
     if _SURROGATE.search(value):
         raise DataError(f"{field} is not valid UTF-8")
     return _not_empty(value.strip(), field)
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    """One text, or several in a list."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_text(item, field) for item in (value if several else [value])]
 
 
 def _not_empty(text: str, field: str) -> str:

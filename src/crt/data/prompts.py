@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from crt.errors import ConfigError, DataError
 from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
@@ -88,23 +88,11 @@ def _budget_sentence(settings: PromptSettings, budget: int | None) -> str:
     return BUDGET_SENTENCES[settings.budget].replace("{n}", str(budget))
 
 
-class Tokenizer(Protocol):
-    """What is used of a `transformers` tokenizer."""
-
-    chat_template: Any
-    bos_token_id: int | None
-    all_special_tokens: list[str]
-
-    def apply_chat_template(self, conversation: Any, **settings: Any) -> Any: ...
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
-    def get_added_vocab(self) -> dict[str, int]: ...
-
-
 @dataclass(frozen=True)
 class Template:
     """A tokenizer's template with our settings, checked once, ready to render."""
 
-    tokenizer: Tokenizer
+    tokenizer: Any  # of transformers, which is not loaded here
     settings: PromptSettings
     control_tokens: tuple[str, ...]
     hash: str
@@ -126,7 +114,7 @@ class Prompt:
 
 
 def prepare(
-    tokenizer: Tokenizer, settings: PromptSettings, seconds: float = TEMPLATE_SECONDS
+    tokenizer: Any, settings: PromptSettings, seconds: float = TEMPLATE_SECONDS
 ) -> Template:
     """Checks template and settings once, with a probe that may not take long."""
     _check(tokenizer, settings)
@@ -181,7 +169,7 @@ def opens_thinking(tail: str) -> bool:
     return tail.rfind(OPEN_THINKING) > tail.rfind(CLOSE_THINKING)
 
 
-def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
+def control_tokens(tokenizer: Any) -> tuple[str, ...]:
     """Texts the tokenizer turns into control tokens wherever they stand, a question included."""
     marked = {token for token in tokenizer.get_added_vocab() if _CONTROL.fullmatch(token)}
     return tuple(sorted({*tokenizer.all_special_tokens, *marked}))
@@ -260,7 +248,7 @@ def _with_deadline(seconds: float, action: Callable[[], str]) -> str:
         sys.settrace(previous)
 
 
-def _check(tokenizer: Tokenizer, settings: PromptSettings) -> None:
+def _check(tokenizer: Any, settings: PromptSettings) -> None:
     if settings.instruction.count("{question}") != 1:
         raise ConfigError(
             f"instruction {settings.instruction!r} must have {{question}} in it, once"
@@ -274,7 +262,7 @@ def _check(tokenizer: Tokenizer, settings: PromptSettings) -> None:
         )
 
 
-def _hash(tokenizer: Tokenizer, settings: PromptSettings) -> str:
+def _hash(tokenizer: Any, settings: PromptSettings) -> str:
     described = {
         "settings": asdict(settings),
         "template": None if settings.plain is not None else tokenizer.chat_template,

@@ -28,7 +28,6 @@ class Row:
 
 
 def read_file(path: Path) -> Iterator[Row]:
-    """The rows of a JSONL, JSON, CSV or Parquet file."""
     if path.suffix not in READERS:
         suffixes = ", ".join(READERS)
         raise DataError(f"{path} is not a data file: its name must end in one of {suffixes}")

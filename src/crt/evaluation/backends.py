@@ -18,6 +18,7 @@ from crt.config import EvaluationConfig, GradingConfig, ModelConfig
 from crt.data.datasets import Loaded, digest
 from crt.data.prompts import Prompt, PromptSettings, prepare, render, to_messages
 from crt.errors import ConfigError, EngineError
+from crt.evaluation.completions import thinking_of
 from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.sampling.base import Engine, Sampler, Sampling, choose_engine
 from crt.sampling.models import ModelFiles, describe_dtype, model_files
@@ -433,10 +434,15 @@ def parse_answer(answer: Any, opens_thinking: bool) -> Response:
     length = usage.get("completion_tokens") if isinstance(usage, dict) else None
     if type(length) is not int or not 0 <= length < MAX_TOKENS:
         length = None
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    counted = details.get("reasoning_tokens") if isinstance(details, dict) else None
     if isinstance(thinking, str) and thinking:  # taken out of the text: put back, closed if it was
         closed = f"\n</think>\n{content or ''}" if content or stop == "eos" else ""
-        return Response(f"<think>\n{thinking}{closed}", length, stop)
-    return Response(content or "", length, stop, opens_thinking)
+        text, opens_thinking = f"<think>\n{thinking}{closed}", False
+    else:
+        text, counted = content or "", counted or None  # 0: the server takes nothing out
+    thought = thinking_of(text, opens_thinking, length, counted)
+    return Response(text, length, stop, opens_thinking, thought)
 
 
 def _key(variable: str | None) -> str | None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from crt.config import GradingConfig
 from crt.data.datasets import Loaded
 from crt.errors import ConfigError, DataError
 from crt.evaluation.datasets import load_sets
+from crt.evaluation.harnesses import as_row, read_records
 from crt.evaluation.metrics import MAX_TOKENS, TruncatedIs
 from crt.evaluation.store import (
     OLD_KEYS,
@@ -21,6 +23,7 @@ from crt.evaluation.store import (
     open_store,
     read_lines,
 )
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.grading.grader import grader_identity, make_grader
 from crt.io import sha256
 from crt.sampling.policy import Response, grade_responses
@@ -29,13 +32,16 @@ from crt.types import Problem, Rollout, Stop, Verdict
 FIELDS = {  # field -> names it may have, the first there counts
     "id": ("problem_id", "id", "unique_id"),
     "question": ("question", "problem"),
+    "prompt": ("prompt",),
     "response": ("response", "completion", "output", "generation"),
     "tokens": ("tokens", "completion_tokens", "num_tokens"),
+    "thinking": ("thinking_tokens", "reasoning_tokens"),
     "stop": ("stop", "finish_reason", "stop_reason"),
     "data": ("data",),
     "opens_thinking": ("opens_thinking",),
     "correct": ("correct",),
     "verdict": ("verdict",),
+    "filter": ("lm_eval_filter",),
 }
 BY_FILE = "verdicts of the file"  # the grader of completions that were graded elsewhere
 STOPS: dict[str, Stop] = {
@@ -149,7 +155,11 @@ def _graded(completion: Completion) -> Rollout:
     """The rollout of a completion that was graded elsewhere."""
     response, verdict = completion.response, completion.verdict or Verdict.UNGRADED
     problem_id, text = completion.problem.id, response.text
-    return Rollout(problem_id, text, response.length, response.stop, verdict, reason=BY_FILE)
+    return Rollout(
+        *(problem_id, text, response.length, response.stop, verdict),
+        reason=BY_FILE,
+        thinking=response.thinking,
+    )
 
 
 def _manifest(
@@ -185,13 +195,20 @@ def read_completions(
     find = _finder(sets)
     completions: list[Completion] = []
     faults: list[str] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
+    records, kind = read_records(path), "sample"
+    if records is None:
+        records, kind = read_lines(path), "line"
+    first_filter = None  # lm-eval repeats the responses for each of its filters
+    for number, record in enumerate(records, start=1):
+        if isinstance(record, str) and not record.strip():
             continue
         try:
-            completions += list(_completions(line, find, scoring, count))  # all of a line, or none
+            row = _row(record)
+            first_filter = first_filter or row["filter"]
+            if row["filter"] == first_filter:
+                completions += list(_completions(row, find, scoring, count))  # all, or none
         except DataError as error:
-            fault = f"{path}, line {number}: {error}"
+            fault = f"{path}, {kind} {number}: {error}"
             if not scoring.skip_bad:
                 raise DataError(f"{fault}; mend it, or go on without it: --skip-bad") from None
             faults.append(fault)
@@ -199,10 +216,9 @@ def read_completions(
 
 
 def _completions(
-    line: str, find: Finder, scoring: Scoring, count: TokenCounter | None
+    row: Mapping[str, Any], find: Finder, scoring: Scoring, count: TokenCounter | None
 ) -> Iterator[Completion]:
     """A line's completions: one, or several where `response` is a list."""
-    row = _row(line)
     dataset, problem = find(row)
     opens = row["opens_thinking"]
     opens_thinking = scoring.opens_thinking if opens is None else bool(opens)
@@ -211,13 +227,13 @@ def _completions(
     if not texts or not all(isinstance(text, str) for text in texts):
         names = ", ".join(FIELDS["response"])
         raise DataError(f"no response: a text, or a list of texts, in one of {names}")
-    beside = {name: row[name] for name in ("tokens", "stop", "correct", "verdict")}
+    beside = {name: row[name] for name in ("tokens", "thinking", "stop", "correct", "verdict")}
     lists = {
         k: v if several and isinstance(v, list) else [v] * len(texts) for k, v in beside.items()
     }
     if any(len(values) < len(texts) for values in lists.values()):
         raise DataError("a list beside the responses has fewer elements than they are")
-    for text, tokens, stop, *verdict in zip(texts, *lists.values(), strict=False):
+    for text, tokens, thinking, stop, *verdict in zip(texts, *lists.values(), strict=False):
         text = text.encode("utf-8", errors="replace").decode()  # no half of a surrogate pair
         is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
         if tokens is not None and not (is_number and 0 <= tokens < MAX_TOKENS):
@@ -225,20 +241,35 @@ def _completions(
         length = count(text) if tokens is None and count else tokens
         stop = _stop(stop, length, scoring.max_tokens)
         made_elsewhere = None if scoring.regrade else _verdict(*verdict)
-        response = Response(text, length, stop, opens_thinking)
+        thought = thinking_of(text, opens_thinking, length, thinking, count)
+        response = Response(text, length, stop, opens_thinking, thought)
         yield Completion(dataset, problem, response, made_elsewhere)
 
 
-def _row(line: str) -> dict[str, Any]:
+def thinking_of(
+    text: str, opened: bool, length: int | None, given: Any, count: TokenCounter | None = None
+) -> int | None:
+    """Tokens of thinking: as given, or by the marks in the text, as far as they can be counted."""
+    if type(given) is int and 0 <= given <= (MAX_TOKENS if length is None else length):
+        return given
+    end = text.rfind(CLOSE_THINKING)
+    if end < 0:
+        return length if opened or OPEN_THINKING in text else 0
+    return count(text[: end + len(CLOSE_THINKING)]) - 1 if count else None
+
+
+def _row(record: str | dict[str, Any]) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(record) if isinstance(record, str) else record
     except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON ({error})") from None
     if not isinstance(value, dict):
         raise DataError(f"a line is an object, this is {type(value).__name__}")
     if {"dataset", "text", "verdict"} <= value.keys():  # an evaluation's own rollouts
         value |= {old: value.get(new) for old, new in OLD_KEYS.items()}
+        value["thinking_tokens"] = value.get("thinking")
         del value["verdict"]  # it is graded anew
+    value = as_row(value)
     return {
         field: next((value[name] for name in names if value.get(name) is not None), None)
         for field, names in FIELDS.items()
@@ -277,16 +308,26 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
             for key in (("id", problem.id), ("question", _words(problem.question))):
                 places.setdefault(key, []).append((loaded.name, problem))
     names = ", ".join(loaded.name for loaded in sets)
+    questions = [words for kind, words in places if kind == "question" and words]
+
+    @lru_cache(maxsize=1000)
+    def asked_in(prompt: str) -> str:
+        """The question that stands last in a prompt: those before it are examples."""
+        ends = {words: prompt.rfind(words) + len(words) for words in questions if words in prompt}
+        return max(ends, key=lambda words: (ends[words], len(words)), default="")
 
     def find(row: Mapping[str, Any]) -> tuple[str, Problem]:
         key, question, data = row["id"], row["question"], row["data"]
         words = _words(question) if isinstance(question, str) else None
-        if key is None and words is None:
+        prompt = _words(row["prompt"]) if isinstance(row["prompt"], str) else ""
+        if key is None and words is None and not prompt:
             raise DataError("neither a problem id nor a question")
         matches = places.get(("id", str(key))) or places.get(("question", words or "")) or []
+        matches = matches or places.get(("question", asked_in(prompt)), [])
         matches = [match for match in matches if data in (None, match[0])] or matches
         if not matches:
-            what = f"problem {key!r}" if key is not None else f"the question {question!r:.60}"
+            asked = question or row["prompt"]
+            what = f"problem {key!r}" if key is not None else f"the question {asked!r:.60}"
             raise DataError(f"{what} is not in {names}")
         if len({name for name, _ in matches}) > 1:
             raise DataError(f"the problem is in several sets: say which with `data` ({names})")
@@ -297,15 +338,30 @@ def _finder(sets: Sequence[Loaded]) -> Finder:
 
 def token_counter(name: str) -> TokenCounter:
     """Counts a response's tokens with a tokenizer, and one more for the EOS that is not in it."""
+    tokenizer = _tokenizer(name)
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
+
+
+def token_ends(name: str) -> Callable[[str], Sequence[int]]:
+    """Where each token of a text ends, in characters."""
+    tokenizer = _tokenizer(name)
+
+    def ends(text: str) -> Sequence[int]:
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [end for _, end in encoded["offset_mapping"]]
+
+    return ends
+
+
+def _tokenizer(name: str) -> Any:
     from crt.sampling.models import load_tokenizer, tokenizer_folder
 
     try:
-        tokenizer = load_tokenizer(tokenizer_folder(name))
+        return load_tokenizer(tokenizer_folder(name))
     except ImportError:
         raise ConfigError(
             "--tokenizer needs transformers, which is not installed: give `tokens` in the file."
         ) from None
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False)) + 1
 
 
 def _words(question: str) -> str:

@@ -89,7 +89,7 @@ def evaluate(
     for sentence in uncertifiable(sizes, plan.settings.rollouts):
         note(sentence)
     label = name or short_name(backend.model["name"])
-    manifest = _manifest(plan, label, sets, backend)
+    manifest = manifest_of(plan, label, sets, backend)
     default = Path("evaluations") / f"{label}-{folder_label(plan.settings.data)}"[:120]
     with open_store(Path(out) if out else default, manifest) as store:
         if store.finished:
@@ -113,7 +113,8 @@ def make_backend(plan: Plan, sets: Sequence[Loaded], note: Note) -> Backend:
     return backend
 
 
-def _manifest(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) -> Manifest:
+def manifest_of(plan: Plan, label: str, sets: Sequence[Loaded], backend: Backend) -> Manifest:
+    """What an evaluation by this plan rests on."""
     asked = plan.settings.model_dump(exclude={"data"})  # rollouts, temperature, top_p, max_tokens
     sampling = asked | {"max_tokens": backend.max_tokens, "seed": plan.seed, "rows": backend.rows}
     prompt = {
@@ -157,6 +158,14 @@ def _sample(
 def complete_units(
     units: Sequence[Unit], backend: Backend, grader: Grader, store: Store, tell: Tell
 ) -> None:
+    """Every unit, as one file."""
+    sample_units(units, backend, grader, store, tell)
+    store.join_parts({unit.name: unit.size for unit in units})
+
+
+def sample_units(
+    units: Sequence[Unit], backend: Backend, grader: Grader, store: Store, tell: Tell
+) -> None:
     """Samples, grades and keeps what is not there yet; a part that is there is whole."""
     total = sum(unit.size for unit in units)
     missing = [unit for unit in units if not store.part(unit.name).is_file()]
@@ -169,7 +178,6 @@ def complete_units(
             ]
             store.write_part(unit.name, rollouts)
             tell(total, unit.size, sum(rollout.length or 0 for rollout in rollouts))
-    store.join_parts({unit.name: unit.size for unit in units})
 
 
 @contextlib.contextmanager

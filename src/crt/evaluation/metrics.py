@@ -21,7 +21,7 @@ ZIPPED = {  # whose R_zip is summed: all responses, the correct and the wrong on
     "zip_wrong": {Verdict.WRONG, Verdict.NO_ANSWER},
 }
 NUMBERS = (
-    *("rollouts", "graded", "correct", "no_answer", "tokens", "truncated"),
+    *("rollouts", "graded", "correct", "no_answer", "tokens", "thinking", "truncated"),
     *(f"{name}_{part}" for name in ZIPPED for part in ("sum", "n")),
 )
 TRUNCATED_LIMIT = 0.05  # above these shares a metric is doubtful
@@ -31,7 +31,9 @@ RESAMPLES = 2000
 LEVEL = 0.95
 SEED = 0  # of the bootstrap: the same rollouts give the same interval everywhere
 
-Outcome = tuple[Verdict, int | None, str | None, float]  # verdict, length, stop, R_zip or NaN
+NEWER = ("thinking",)  # counts that evaluations of earlier versions lack
+Outcome = tuple[Verdict, int | None, int | None, str | None, float]
+"""Verdict, length, tokens of thinking, stop, R_zip or NaN."""
 Ratio = tuple[Array, Array]  # (P,) numerator and denominator: the metric is Σ num / Σ den
 Stratum = Sequence[Ratio]  # the ratios of one data set, all over the same problems
 
@@ -54,6 +56,7 @@ class DatasetCounts:
     correct: Array
     no_answer: Array
     tokens: Array
+    thinking: Array  # of the tokens
     truncated: Array
     zip_sum: Array
     zip_n: Array
@@ -82,7 +85,8 @@ def count_rollouts(rollouts: Iterable[Rollout], truncated: TruncatedIs) -> list[
     outcomes: dict[tuple[str, str], list[Outcome]] = {}
     for rollout in rollouts:
         verdict = effective_verdict(rollout, truncated)
-        outcome = (verdict, rollout.length, rollout.stop, zip_ratio(rollout.text))
+        lengths = rollout.length, rollout.thinking
+        outcome = (verdict, *lengths, rollout.stop, zip_ratio(rollout.text))
         outcomes.setdefault((rollout.dataset, rollout.problem_id), []).append(outcome)
     return [
         {"data": data, "problem_id": problem_id, **_count(group)}
@@ -91,17 +95,18 @@ def count_rollouts(rollouts: Iterable[Rollout], truncated: TruncatedIs) -> list[
 
 
 def _count(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
-    verdicts, lengths, stops, _ = zip(*outcomes, strict=True)
+    verdicts, lengths, thinking, stops, _ = zip(*outcomes, strict=True)
     counts: dict[str, float | None] = {
         "rollouts": len(outcomes),
         "graded": len(outcomes) - verdicts.count(Verdict.UNGRADED),
         "correct": verdicts.count(Verdict.CORRECT),
         "no_answer": verdicts.count(Verdict.NO_ANSWER),
         "tokens": None if None in lengths else sum(lengths),
+        "thinking": None if None in thinking else sum(thinking),
         "truncated": None if None in stops else stops.count("length"),
     }
     for name, among in ZIPPED.items():
-        ratios = [ratio for verdict, _, _, ratio in outcomes if verdict in among]
+        ratios = [ratio for verdict, *_, ratio in outcomes if verdict in among]
         known = [ratio for ratio in ratios if not np.isnan(ratio)]
         counts |= {f"{name}_sum": float(sum(known)), f"{name}_n": len(known)}
     return counts
@@ -116,7 +121,12 @@ def counts_by_dataset(rows: Iterable[Mapping[str, Any]]) -> dict[str, DatasetCou
         name: DatasetCounts(
             name,
             tuple(row["problem_id"] for row in group),
-            **{number: np.array([row[number] for row in group], float) for number in NUMBERS},
+            **{
+                number: np.array(
+                    [row.get(number) if number in NEWER else row[number] for row in group], float
+                )
+                for number in NUMBERS
+            },
             matched=np.zeros((len(group), 3)),
         )
         for name, group in sets.items()
@@ -134,6 +144,17 @@ def accuracy(counts: DatasetCounts) -> Ratio:
 def lengths(counts: DatasetCounts) -> Ratio:
     """Len in tokens; known only if every response's is."""
     return _per_rollout(counts, counts.tokens)
+
+
+def thinking_lengths(counts: DatasetCounts) -> Ratio:
+    """Tokens of thinking; not known of a model that marks none."""
+    return _per_rollout(counts, np.where(counts.thinking.sum() > 0, counts.thinking, np.nan))
+
+
+def answer_lengths(counts: DatasetCounts) -> Ratio:
+    """The other tokens, where thinking is marked."""
+    thinking = np.where(counts.thinking.sum() > 0, counts.thinking, np.nan)
+    return _per_rollout(counts, counts.tokens - thinking)
 
 
 def passing(k: int) -> Callable[[DatasetCounts], Ratio]:
@@ -161,6 +182,8 @@ Measure = Callable[[DatasetCounts], Ratio]
 MEASURES: dict[str, Measure] = {  # shares in %; Acc leaves out what the grader could not tell
     "acc": accuracy,
     "len": lengths,
+    "thinking": thinking_lengths,
+    "answer": answer_lengths,
     "truncated": lambda counts: _per_rollout(counts, 100 * counts.truncated),
     "no_answer": lambda counts: _per_rollout(counts, 100 * counts.no_answer),
     "ungraded": lambda counts: _per_rollout(counts, 100 * (counts.rollouts - counts.graded)),

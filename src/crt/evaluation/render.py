@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -79,7 +80,9 @@ def terminal(
     colour = sys.stdout.isatty() if colour is None else colour
     width = width or shutil.get_terminal_size().columns
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=colour, no_color=not colour)
+    console = Console(
+        file=out, width=width, force_terminal=colour, no_color=not colour, force_jupyter=False
+    )
 
     def styled(cell: Cell, text: str) -> Text:
         best = "best" in cell.marks
@@ -87,15 +90,17 @@ def terminal(
 
     for table in tables:
         rows = [(printable(name), cells) for name, cells in _rows(table, intervals, styled)]
-        box = Box(title=Text(printable(table.title)), title_justify="left")
-        box.add_column("", min_width=max(len(name) for name, _ in rows))
-        for place, column in enumerate(table.columns):  # headings may be broken, cells are not
-            widest = max(cells[place].cell_len for _, cells in rows)
-            box.add_column(Text(_heading(column, "\n")), justify="right", min_width=widest)
-        for name, cells in rows:
-            box.add_row(Text(name), *cells)
-        if Console(width=10 * width + 1000).measure(box).minimum <= width:
-            console.print(box)
+        headings = [_heading(column, "\n") for column in table.columns]
+        widest = [max(cells[i].cell_len for _, cells in rows) for i in range(len(headings))]
+        for heads in (headings, list(map(_broken, headings, widest))):
+            box = Box(title=Text(printable(table.title)), title_justify="left")
+            for head in ("", *heads):
+                box.add_column(Text(head), justify="right" if head else "left", no_wrap=True)
+            for name, cells in rows:
+                box.add_row(Text(name), *cells)
+            if Console(width=10 * width + 1000).measure(box).maximum <= width:
+                console.print(box)
+                break
         else:
             for line in _blocks(table, rows):
                 console.print(line)
@@ -116,6 +121,12 @@ def _blocks(table: Table, rows: Sequence[tuple[str, "list[Text]"]]) -> Iterator[
         yield Text(name, "bold")
         for label, cell in zip(labels, cells, strict=True):
             yield Text(f"  {label:<{longest}}  ").append(cell)
+
+
+def _broken(heading: str, width: int) -> str:
+    """A heading as narrow as the cells below it, if its words are."""
+    width = max(width, *map(len, heading.split()))
+    return "\n".join(textwrap.fill(line, width) for line in heading.splitlines())
 
 
 def _heading(column: Column, separator: str) -> str:

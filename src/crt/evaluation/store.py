@@ -38,6 +38,7 @@ from crt.io import (
     written_whole,
 )
 from crt.run import versions
+from crt.sampling.models import is_world
 from crt.types import Rollout, Verdict
 
 MANIFEST, ROLLOUTS, PROBLEMS = "manifest.json", "rollouts.jsonl.zst", "problems.jsonl"
@@ -45,7 +46,7 @@ COUNTS, FIGURES, PARTS = "by_problem.jsonl", "figures.json", "parts"
 SERIES = "series.json"  # beside several evaluations
 ROLLOUT_KEYS = (
     *("dataset", "problem_id", "index", "text", "length", "stop", "verdict"),
-    *("extracted", "reason"),
+    *("extracted", "reason", "thinking"),
 )
 OLD_KEYS = {"data": "dataset", "rollout": "index", "response": "text", "tokens": "length"}
 LEVEL = 10  # a tenth of the size of the text; faster than any sampler writes
@@ -102,6 +103,11 @@ class Evaluation:
         return f"Evaluation({self.name!r}, problems of {sets}, folder={str(self.folder)!r})"
 
 
+def is_evaluation(source: str) -> bool:
+    """Whether it is the folder of an evaluation, and no address or name of a model."""
+    return "://" not in source and not is_world(source) and (Path(source) / MANIFEST).is_file()
+
+
 def load(folder: Path | str, name: str | None = None) -> Evaluation:
     """A finished evaluation, read back; what is damaged or unfinished is named."""
     path = Path(folder)
@@ -144,6 +150,7 @@ def read_rollouts(path: Path) -> Iterator[Rollout]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             values = {OLD_KEYS.get(key, key): value for key, value in json.loads(line).items()}
+            values = {"thinking": None} | values  # evaluations of earlier versions lack it
             values = {key: values[key] for key in ROLLOUT_KEYS}
             yield Rollout(**{**values, "verdict": Verdict(values["verdict"])})
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """Compare: the paper's tables for any set of evaluations, as data; `render` puts them on paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,8 @@ TITLES_OF_METRICS: dict[str, tuple[str, Literal["higher", "lower"] | None]] = { 
     "acc": ("Acc", "higher"),
     "interval": ("95 %", None),
     "len": ("Len", "lower"),
+    "thinking": ("Thinking", "lower"),
+    "answer": ("Answer", None),
     "truncated": ("cut off %", None),
     "no_answer": ("no answer %", None),
     "ungraded": ("ungraded %", None),
@@ -113,10 +115,12 @@ def compare(
     base: str | None = None,
     anyway: bool = False,
     tolerance: float = TOLERANCE,
+    more: Callable[[Sequence[Evaluation], Evaluation], Table] | None = None,
 ) -> Comparison:
     """The paper's tables; the base is the first unless another is named.
 
     Evaluations that were made differently are refused, or with `anyway` compared with a warning.
+    `more` makes one table more of the others and the base, such as that of a contract.
     """
     first, *others = _base_first(evaluations, base)
     doubts = [doubt for other in others for doubt in _doubts(first, other, anyway)]
@@ -125,7 +129,8 @@ def compare(
     entries = [Entry(first.name, first.counts, first.counts, tolerance)]
     entries += [Entry(e.name, length_matched(e, first), first.counts, tolerance) for e in others]
     own = [f"{each.name}: {warning}" for each in (first, *others) for warning in each.warnings]
-    return Comparison(tuple(paper_tables(entries)), (*doubts, *own))
+    tables = [*paper_tables(entries), *([more(others, first)] if more else [])]
+    return Comparison(tuple(tables), (*doubts, *own))
 
 
 def load_all(places: Sequence[str]) -> list[Evaluation]:
@@ -153,7 +158,7 @@ def read_series(folder: Path) -> list[dict[str, Any]]:
     try:
         points = [{**point, "step": int(point["step"])} for point in content["points"]]
         outside = any(Path(str(point["name"])).name != point["name"] for point in points)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise DataError(f"{folder / SERIES} is not a series of this version.") from None
     if outside or not points:
         raise DataError(f"{folder / SERIES} has no point, or one outside of its folder.")
@@ -274,6 +279,11 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     names = [n for n in entries[0].counts if all(n in entry.counts for entry in entries)]
     averages = groups(names)
     tables = [_accuracy_table(group, averages[group], entries) for group in averages]
+    marked = [n for n in names if all(_marks_thinking(entry.counts[n]) for entry in entries)]
+    if marked:
+        parts = [_columns(n, (n,), thinking=1, answer=1) for n in marked]
+        columns = [column for part in parts for column in part]
+        tables.append(_table("lengths", "Thinking and answer", columns, entries))
     for name in names:
         columns = _columns(name, (name,), ad=1, ap=1, ai=1, shortened=0, acc=2)
         tables.append(_table(f"stability_{name}", f"Stability, {name}", columns, entries))
@@ -285,6 +295,10 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     return [*tables, _certificate_table(averages, entries)]
 
 
+def _marks_thinking(counts: DatasetCounts) -> bool:
+    return average(MEASURES["thinking"], [counts]) is not None
+
+
 def metrics_table(
     metrics: Mapping[str, Mapping[str, Metrics]], title: str, everything: bool = False
 ) -> Table:
@@ -294,7 +308,9 @@ def metrics_table(
         f"{name}: {each.problems:,} problems, {each.rollouts:,} responses"
         for name, each in rows.items()
     ]
-    decimals = {"acc": 2, "interval": 0, "len": 1, "truncated": 2, "no_answer": 2}
+    marked = any("thinking" in each.values for each in rows.values())
+    parts = {"thinking": 1, "answer": 1} if marked else {}
+    decimals = {"acc": 2, "interval": 0, "len": 1, **parts, "truncated": 2, "no_answer": 2}
     if everything:
         most = max(len([key for key in each.values if "pass@" in key]) for each in rows.values())
         decimals |= {f"pass@{2 ** (most - 1)}": 2} if most > 1 else {}

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from crt.algorithm.batch import Array, BoolArray
-from crt.algorithm.metrics import AES1, AES2, AesWeights
 from crt.algorithm.statistics import Interval, two_level
 from crt.algorithm.two_stage import candidates_of, shortest_feasible
 from crt.evaluation.metrics import (
@@ -26,13 +25,13 @@ from crt.evaluation.metrics import (
 )
 from crt.evaluation.paired import Pair, aes_or_nan, pair
 from crt.evaluation.store import FIGURES, Evaluation, load
+from crt.evaluation.tables import AES
 from crt.experiments.plan import TIMES, Comparison, Job
 from crt.io import read_rows
 from crt.run import CONFIG, Run
 
 SEED = 0  # of the bootstrap over seeds
 PLAIN = ("acc", "len", "r_zip")
-SCORES: dict[str, AesWeights] = {"aes1": AES1, "aes2": AES2}
 TRANSITIONS: dict[str, Callable[[Array], BoolArray]] = {
     "ad": lambda change: change < -1e-9,
     "ap": lambda change: np.abs(change) <= 1e-9,
@@ -60,7 +59,6 @@ class Outcome:
 
     @property
     def over(self) -> bool:
-        """Whether the run came to an end, good or bad."""
         return self.status in ("finished", "stopped")
 
 
@@ -112,7 +110,6 @@ def checkpoints_of(run: Run, progress: dict[str, Any]) -> tuple[dict[str, int], 
 
 
 def is_evaluated(folder: Path) -> bool:
-    """Whether the evaluation in a folder is complete."""
     return (folder / FIGURES).is_file()
 
 
@@ -186,7 +183,6 @@ class Results:
 
 
 def collect(comparison: Comparison) -> Results:
-    """Reads what is there."""
     bases: dict[int, Evaluation] = {}
     base_metrics: dict[int, dict[str, Metric]] = {}
     for seed in comparison.seeds:
@@ -241,7 +237,7 @@ def measure(evaluation: Evaluation, base: Evaluation) -> dict[str, Metric]:
     """Every metric of one seed against its base, averaged over the data sets (macro)."""
     pairs = [pair(tally, base.counts[name]) for name, tally in evaluation.counts.items()]
     strata = [[accuracy(t), lengths(t), accuracy(b), lengths(b)] for t, b in pairs]
-    scores = {key: partial(aes_or_nan, weights) for key, weights in SCORES.items()}
+    scores = {key: partial(aes_or_nan, weights) for key, weights in AES.items()}
     return {
         **measure_plain([tally for tally, _ in pairs]),
         **{key: _resample(score, strata) for key, score in scores.items()},

@@ -83,7 +83,6 @@ class Comparison:
 
     @property
     def seeds(self) -> list[int]:
-        """In the order of the jobs, without repetition."""
         return list(dict.fromkeys(job.seed for job in self.jobs))
 
     @property
@@ -96,15 +95,12 @@ class Comparison:
         return self.path / PLAN / f"{job.name}.json"
 
     def run(self, job: Job) -> Path:
-        """The run's directory."""
         return self.path / RUNS / job.name
 
     def evaluation(self, job: Job, step: int) -> Path:
-        """Where a checkpoint's evaluation is."""
         return self.path / EVALUATIONS / job.name / f"step-{step:04d}"
 
     def base(self, seed: int) -> Path:
-        """Where the base model's evaluation is."""
         return self.path / EVALUATIONS / f"base-seed{seed}"
 
     def locked(self) -> AbstractContextManager[None]:
@@ -231,7 +227,6 @@ def model_of(job: Job) -> str:
 
 
 def group_jobs(jobs: Sequence[Job], key: Callable[[Job], str]) -> dict[str, list[Job]]:
-    """Jobs by a key, in their order."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         groups.setdefault(key(job), []).append(job)
@@ -260,7 +255,6 @@ def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
 
 
 def differences(one: Job, other: Job) -> dict[str, tuple[Any, Any]]:
-    """Settings that are not the same, with both values."""
     ours, theirs = flatten(one.config), flatten(other.config)
     both = {key: (ours.get(key), theirs.get(key)) for key in [*ours, *theirs]}
     return {key: (own, new) for key, (own, new) in both.items() if own != new}
@@ -340,19 +334,22 @@ def write_plan(comparison: Comparison) -> None:
 
 
 def open_comparison(path: Path) -> Comparison:
-    """The comparison that the directory holds."""
     if not (path / COMPARISON).is_file():
         raise ConfigError(f"{path} is not a comparison: it has no {COMPARISON}.")
     data = read_json(path / COMPARISON)
     try:
         kind = data["kind"]
-        rows = [(row["method"], row["recipe"], row["name"], row["values"]) for row in data["jobs"]]
+        jobs = tuple(
+            Job(
+                row["method"],
+                row["recipe"],
+                load_recipe(path / PLAN / f"{file_name(row['name'])}.json"),
+                row["values"],
+            )
+            for row in data["jobs"]
+        )
     except (KeyError, TypeError):
         raise DataError(f"{path / COMPARISON} is not a comparison of this version.") from None
-    jobs = tuple(
-        Job(method, recipe, load_recipe(path / PLAN / f"{file_name(name)}.json"), values)
-        for method, recipe, name, values in rows
-    )
     return Comparison(path, kind, jobs)
 
 

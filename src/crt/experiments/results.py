@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from crt.algorithm.metrics import AES2, aes
 from crt.algorithm.statistics import Interval
 from crt.errors import ConfigError, DataError
 from crt.evaluation import render
-from crt.evaluation.tables import Cell, Column, Mark, Table
+from crt.evaluation.tables import TITLES_OF_METRICS, Cell, Column, Mark, Table
 from crt.experiments.collect import Result, Results, collect, mean_over_seeds, read_outcome
 from crt.experiments.plan import Comparison, Job, group_jobs, toml
 from crt.io import write_json, write_text
@@ -36,20 +36,13 @@ COST_NOTE = (
     "Means over seeds. Tokens are those the policy generated in training. Minutes are of "
     "training steps, CPU minutes of all processes of a run that came to an end."
 )
-# Metrics: title, decimals, which is better
-METRICS: dict[str, tuple[str, int, Literal["higher", "lower"]]] = {
-    "acc": ("Acc", 2, "higher"),
-    "len": ("Len", 1, "lower"),
-    "aes1": ("AES1", 3, "higher"),
-    "aes2": ("AES2", 3, "higher"),
-    "r_zip": ("R_zip", 3, "higher"),
-    "ad": ("AD%", 1, "lower"),
-    "ap": ("AP%", 1, "higher"),
-    "ai": ("AI%", 1, "higher"),
-}
+DECIMALS = {"acc": 2, "len": 1, "aes1": 3, "aes2": 3, "r_zip": 3, "ad": 1, "ap": 1, "ai": 1}
 # What is shown as text: title, and the text from a method's results, one per seed
 TEXTS: dict[str, tuple[str, Callable[[Sequence[Result]], str]]] = {
-    "worst": ("worst seed", lambda row: f"{min(_gain(result) for result in row):+.2f}"),
+    "worst": (
+        "worst seed",
+        lambda row: f"{min(r.metrics['acc'].value - r.base['acc'].value for r in row):+.2f}",
+    ),
     "seeds": ("seeds", lambda row: str(len(row))),
     "tokens": ("tokens", lambda row: f"{np.mean([r.outcome.tokens for r in row]):,.0f}"),
     "steps": ("steps", lambda row: f"{np.mean([r.outcome.steps for r in row]):,.0f}"),
@@ -79,23 +72,16 @@ def build_tables(results: Results) -> list[Table]:
 
 
 def _columns(*keys: str) -> tuple[Column, ...]:
+    titles = {**{key: (title, None) for key, (title, _) in TEXTS.items()}, **TITLES_OF_METRICS}
     return tuple(
-        Column("", METRICS[key][0], key, (), *METRICS[key][1:])
-        if key in METRICS
-        else Column("", TEXTS[key][0], key, (), 2 if key == "worst" else 0)
-        for key in keys
+        Column("", titles[key][0], key, (), DECIMALS.get(key, 0), titles[key][1]) for key in keys
     )
 
 
 def _cell(row: Sequence[Result], key: str) -> Cell:
-    """A method's cell, over its seeds."""
     if key in TEXTS:
         return Cell(text=TEXTS[key][1](row))
     return Cell(mean_over_seeds([result.metrics[key] for result in row], row[0].problems))
-
-
-def _gain(result: Result) -> float:
-    return result.metrics["acc"].value - result.base["acc"].value
 
 
 def _count(flags: Sequence[bool]) -> str:
@@ -104,7 +90,7 @@ def _count(flags: Sequence[bool]) -> str:
 
 def _method_table(results: Results, methods: Sequence[str], kind: str) -> Table:
     """Every method against the base, with marks."""
-    columns = _columns(*METRICS, "worst", "seeds")
+    columns = _columns(*DECIMALS, "worst", "seeds")
     rows = {m: results.of(m, kind) for m in methods if results.of(m, kind)}
     cells = {m: [_cell_against_base(row, c.key) for c in columns] for m, row in rows.items()}
     for place, column in enumerate(columns):
@@ -252,7 +238,6 @@ def results_page(results: Results) -> str:
 
 
 def render_tables(tables: Sequence[Table], form: str, intervals: bool) -> str:
-    """Tables as text in one of the forms."""
     if form == "terminal":
         return render.terminal(tables, intervals) + LEGEND + "\n"
     if form in ("markdown", "md"):

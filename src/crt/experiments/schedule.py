@@ -38,8 +38,6 @@ POLL_EVERY = 0.2
 
 
 class Task(NamedTuple):
-    """Something to be done by a process of its own."""
-
     name: str  # of the run, or base-seedN
     kind: Literal["train", "evaluate"]
 
@@ -116,8 +114,6 @@ def describe_plan(comparison: Comparison, at_once: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Child:
-    """The process that does a task."""
-
     task: Task
     device: str | None
     process: "subprocess.Popen[bytes]"
@@ -256,7 +252,6 @@ def train_argv(recipe: Path, run: Path) -> tuple[str, ...]:
 
 
 def describe_training(name: str, outcome: Outcome) -> str:
-    """How a run ended that is over."""
     if outcome.status == "stopped":
         return f"{name} was stopped at step {outcome.steps}: {outcome.stopped}"
     kept = "feasible" if outcome.feasible else "none was feasible, the nearest"

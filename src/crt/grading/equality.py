@@ -36,7 +36,6 @@ class Rules:
 
 
 def same(answer: Node, gold: Node, rules: Rules) -> bool | None:
-    """Whether an answer's tree is the gold's."""
     if answer == gold:
         return True
     answer, gold = _as_interval(answer, gold), _as_interval(gold, answer)
@@ -229,7 +228,6 @@ def _own_values(items: list[Node]) -> list[Node] | None:
 
 
 def _stem(label: Node) -> Node:
-    """A name without its subscript."""
     return label._replace(text=label.text.partition("_")[0])
 
 

@@ -94,13 +94,11 @@ def _is_finite(node: Node) -> bool:
 
 
 def constant(node: Node) -> Fraction | None:
-    """The rational number that a tree is, if it is one."""
     quotient = quotient_of(node)
     return None if quotient is None else quotient.rational
 
 
 def quotient_of(node: Node) -> Quotient | None:
-    """The tree as a quotient of polynomials, or None."""
     try:
         return _quotient(node)
     except _UNDECIDED:

@@ -143,7 +143,6 @@ class Grader:
         question: str = "",
         thinking_opened: bool = False,
     ) -> Grade:
-        """The grade of one response."""
         problem = Problem("", question, answer, options=tuple(options), tolerance=tolerance)
         return self.grade_problem(text, problem, thinking_opened)
 
@@ -206,7 +205,6 @@ class Grader:
         self.check()
 
     def close(self) -> None:
-        """Stops the workers."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -251,7 +249,6 @@ class Grader:
 
 
 def grade(text: str, answer: str, **settings: Any) -> Grade:
-    """The grade of one response, with a grader that is shared by the whole process."""
     return _shared_grader().grade(text, answer, **settings)
 
 

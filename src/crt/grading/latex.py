@@ -152,7 +152,6 @@ _TOKEN = re.compile(
 
 
 def tokenise(text: str) -> list[Token]:
-    """The tokens of a normalised answer."""
     tokens: list[Token] = []
     spaced = False
     for match in _TOKEN.finditer(text):

@@ -32,17 +32,14 @@ class Node(NamedTuple):
 
 
 def number(value: Fraction | int) -> Node:
-    """A number as a node."""
     return Node("number", number=Fraction(value))
 
 
 def name(text: str) -> Node:
-    """A name as a node."""
     return Node("name", text=text)
 
 
 def negated(node: Node) -> Node:
-    """The node with a minus sign."""
     return Node("neg", (node,))
 
 

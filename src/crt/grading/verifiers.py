@@ -48,8 +48,6 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A verdict with the extracted answer and the reason."""
-
     verdict: Verdict
     extracted: str | None
     reason: str
@@ -178,7 +176,6 @@ def check_verifier(name: str, allowed: Collection[str] | None = None, where: str
 
 
 def check_place(place: str | None) -> None:
-    """Raises ConfigError for a place that cannot be searched."""
     if place is None or not is_pattern(place):
         if place == AFTER:
             raise ConfigError(f"grading.answer = {place!r} names nothing: such as after:Answer:")

@@ -230,7 +230,6 @@ def reply_to(request: dict[str, Any]) -> Reply:
 
 
 def judge(task: Task) -> tuple[bool | None, str]:
-    """The verdict of any verifier that runs in a worker."""
     if task.verifier in QUICK:
         from crt.grading.symbolic import same_value
 

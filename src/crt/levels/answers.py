@@ -46,11 +46,11 @@ class ReasoningSplitter:
         self._decoder = DecodeStream(skip_special_tokens=False)
         self._text = ""  # all that was decoded
         self._closed = False
-        self._read = ("", "")  # the thinking and the answer that were returned
+        self.texts = ("", "")  # the thinking and the answer that were returned
 
     def feed(self, token_ids: Sequence[int], finish_reason: str | None = None) -> tuple[str, str]:
         """New thinking and answer; the token that ends a response counts, and is not text."""
-        thinking, answer = before = self._read
+        thinking, answer = before = self.texts
         for token_id in token_ids:
             if self.finish_reason:
                 break  # a stop has ended it
@@ -61,7 +61,7 @@ class ReasoningSplitter:
         if finish_reason and not self.finish_reason:
             thinking, answer = self._split(last=True)
             self.finish_reason = self.finish_reason or finish_reason
-        self._read = thinking, answer
+        self.texts = thinking, answer
         return thinking[len(before[0]) :], answer[len(before[1]) :]
 
     def _split(self, last: bool) -> tuple[str, str]:

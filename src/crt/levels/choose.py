@@ -17,6 +17,7 @@ from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import EQUALLY_SHORT
 from crt.data.datasets import parse
 from crt.errors import ConfigError, DataError
+from crt.evaluation import tables
 from crt.evaluation.datasets import folder_label, label, short_name
 from crt.evaluation.evaluator import Plan, Tell
 from crt.evaluation.metrics import LEVEL
@@ -24,7 +25,6 @@ from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.evaluation.typical import typical_responses
-from crt.io import read_json
 from crt.levels.blend import (
     BLENDS,
     blend_folder,
@@ -244,15 +244,13 @@ def read_series(folder: Path) -> list[Candidate]:
             f"{folder} is not a series: it has no {SERIES}. Make one: crt eval RUN "
             "--all-checkpoints --data NAME."
         )
-    content: Any = read_json(path)
     try:
-        series = [_candidate(point) for point in content["points"]]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        series = [_candidate(point) for point in tables.read_series(folder)]
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is no series of this version: {reason}.") from None
-    outside = any(Path(candidate.name).name != candidate.name for candidate in series)
-    if not series or series[0].name != BASE or outside:
-        raise DataError(f"{path} does not begin with the base, or leaves its folder.")
+    if series[0].name != BASE:
+        raise DataError(f"{path} does not begin with the base.")
     return series
 
 
@@ -409,7 +407,6 @@ def _shortest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, tolerance: float) -> str:
-    """Why no checkpoint is certified, and what would help."""
     allowed = f"{100 * tolerance:g} point{'' if tolerance == 0.01 else 's'}"
     feasible = _feasible(checkpoints, base_length, tolerance)
     certificates = [c.certificate for c in feasible if c.certificate]

@@ -400,19 +400,18 @@ class LocalEngine:
                 "completion_tokens_details": {"reasoning_tokens": reasoning},
             }
 
-        head, whole = _head(call), [_empty_choice(call, each.index) for each in generations]
+        head = _head(call)
         level.batches.submit(generations)
         try:
             if call.stream and call.kind == "chat":
-                yield {**head, "choices": whole}
+                delta = {"delta": {"role": "assistant", "content": ""}}
+                yield {**head, "choices": [_choice(each.index, delta) for each in generations]}
             async for choices in _read_choices(generations, reader, call.kind):
                 if call.stream:
                     running = request.stream_options.continuous_usage_stats
                     yield {**head, "choices": choices, **({"usage": usage()} if running else {})}
-                else:
-                    for choice in choices:
-                        _add_choice(whole[choice["index"]], choice)
-            yield {**head, "choices": [] if call.stream else whole, "usage": usage()}
+            whole = [] if call.stream else _whole_choices(call.kind, reader)
+            yield {**head, "choices": whole, "usage": usage()}
         finally:  # who stops reading frees the places
             for generation in generations:
                 generation.cancel()
@@ -444,8 +443,7 @@ async def _read_choices(
             if isinstance(event, ApiError):
                 raise event
             index, token_ids, finish_reason = event
-            empty: dict[str, Any] = {"index": index, place: {}, "logprobs": None, "token_ids": []}
-            choice = choices.setdefault(index, empty)
+            choice = choices.setdefault(index, {**_choice(index, {place: {}}), "token_ids": []})
             choice["token_ids"] += token_ids
             choice["finish_reason"] = finish_reason
         if chunk := reader.read({"choices": list(choices.values())}):
@@ -467,21 +465,20 @@ def _head(call: Call) -> dict[str, Any]:
     }
 
 
-def _empty_choice(call: Call, index: int) -> dict[str, Any]:
-    """A choice before its first token."""
-    message = {"role": "assistant", "content": ""}
-    whole = {"message": {**message, "refusal": None}}
-    text = {"text": ""} if call.kind == "text" else {"delta": message} if call.stream else whole
-    return {"index": index, **text, "logprobs": None, "finish_reason": None}
+def _choice(index: int, text: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": index, **text, "logprobs": None, "finish_reason": finish_reason}
 
 
-def _add_choice(whole: dict[str, Any], new: dict[str, Any]) -> None:
-    """A choice with the new text at its end."""
-    if "text" in whole:
-        whole["text"] += new["text"]
-    for name, text in new.get("delta", {}).items():
-        whole["message"][name] = whole["message"].get(name, "") + text
-    whole["finish_reason"] = new["finish_reason"]
+def _whole_choices(kind: Kind, reader: AnswerReader) -> list[dict[str, Any]]:
+    """The choices of an answer that has ended."""
+    choices: list[dict[str, Any]] = []
+    for index, splitter in sorted(reader.splitters.items()):
+        thinking, answer = splitter.texts
+        message = {"role": "assistant", "content": answer, "refusal": None}
+        message |= {"reasoning_content": thinking} if thinking else {}
+        text = {"text": answer} if kind == "text" else {"message": message}
+        choices.append(_choice(index, text, splitter.finish_reason))
+    return choices
 
 
 def fit_tokens(prompt: int, limit: int | None, capacity: int, usual: int) -> int:
@@ -520,8 +517,7 @@ def load_local_engine(
         batch = ContinuousBatch(loaded.model, rows, capacity, frozenset(loaded.files.eos_token_ids))
         template: Template | None = None
         if family.prompt.plain is not None or loaded.tokenizer.chat_template:
-            tokenizer: Any = loaded.tokenizer
-            template = prepare(tokenizer, family.prompt)
+            template = prepare(loaded.tokenizer, family.prompt)
         levels[name] = LocalLevel(loaded, template, BatchLoop(batch, queue))
         note(f"{name}: {rows} responses at once of up to {capacity} tokens, {loaded.dtype}")
     return LocalEngine(family, levels)

@@ -136,8 +136,6 @@ class Engine(Protocol):
 
 
 class Metrics:
-    """Counters of one server, for Prometheus."""
-
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry()
         own: Any = {"registry": self.registry}
@@ -402,8 +400,6 @@ def level_json(family: Family, level: Level) -> dict[str, Any]:
 
 
 class GradeRequest(Strict):
-    """A response and the known answer."""
-
     text: str = Field(max_length=200_000)
     answer: str = Field(min_length=1, max_length=1000)
     question: str = Field(default="", max_length=20_000)

@@ -282,7 +282,6 @@ Request = TypeVar("Request", bound=Sampling)
 
 
 def parse_body(content: bytes) -> dict[str, Any]:
-    """The JSON object in a body."""
     try:
         plain = from_json(content, allow_inf_nan=False)
     except ValueError:

@@ -21,9 +21,10 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crt.errors import ConfigError, CrtError, EngineError, install_command
 from crt.io import write_text
@@ -45,6 +46,7 @@ START_SECONDS = 900.0  # loading and compiling a large model takes minutes
 STOP_SECONDS = 30.0
 MOST_RESTARTS = 3  # of one server; one that keeps dying stays down, and /health says so
 WATCH_SECONDS = 1.0
+Count = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,58 @@ class UpstreamEngine:
         return "failed"
 
 
+class _Open(BaseModel):
+    """What is read of another server's answer; the rest passes through as it is."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Message(_Open):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class _Choice(_Open):
+    index: Count = 0
+    delta: _Message | None = None
+    message: _Message | None = None
+    text: str | None = None
+    token_ids: list[Count] | None = None
+    finish_reason: str | None = None
+
+
+class _Details(_Open):
+    reasoning_tokens: Count | None = None
+
+
+class _Usage(_Open):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Answer(_Open):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    prompt_token_ids: list[Count] | None = None
+
+
+def _answer(data: bytes | str) -> dict[str, Any]:
+    """An answer or a chunk of one, in OpenAI's form as far as it is read here."""
+    value = _json_object(data)
+    try:
+        _Answer.model_validate(value)
+    except ValidationError:
+        message = "The server behind the proxy did not answer in OpenAI's form."
+        raise ApiError(502, message) from None
+    return value
+
+
 async def _read_chunks(response: httpx.Response, stream: bool) -> Chunks:
     """The whole answer, or the chunks of a stream up to its end, which must be there."""
     if not stream:
-        yield _json_object(await response.aread())
+        yield _answer(await response.aread())
         return
     async for line in response.aiter_lines():
         if not line.startswith("data:"):
@@ -158,7 +208,7 @@ async def _read_chunks(response: httpx.Response, stream: bool) -> Chunks:
         data = line[5:].strip()
         if data == "[DONE]":
             return
-        chunk = _json_object(data)
+        chunk = _answer(data)
         if "error" in chunk and "choices" not in chunk:
             raise ApiError(502, _error_message(chunk))
         yield chunk

@@ -5,8 +5,8 @@ May import: nothing.
 
 import json
 import re
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "pocket"
 WORLDS = (DEFAULT, "pocket:chunks", "pocket:checks")  # each a model and a data set
+SPLITS = ("train", "validation", "test")
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
@@ -52,26 +53,33 @@ def make_problems(
 ) -> list[Problem]:
     """`count` different problems of a world's split, of some levels only if they are given."""
     check_world(world)
+    if split not in SPLITS:
+        raise ValueError(f"no split {split!r}: one of {', '.join(SPLITS)}")
     if world == DEFAULT:
         from crt.pocket.problems import LEVELS, problems
 
-        known, generate = LEVELS, problems
+        known, drawn = LEVELS, problems(split, seed)
     else:
         from crt.pocket import sums
 
         made = sums.WORLDS[world]
-        known, generate = range(1, len(made.levels) + 1), partial(sums.problems, made)
+        known, drawn = range(1, len(made.levels) + 1), sums.problems(made, split, seed)
     if unknown := sorted(set(levels) - set(known)):
         raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {max(known)}")
-    drawn = count
-    while levels and drawn <= 8 * count + 64:  # more, until enough are of these levels
-        chosen = [item for item in generate(split, drawn, seed) if level_of(item) in levels]
-        if len(chosen) >= count:
-            return chosen[:count]
-        drawn *= 2
-    if levels:
+    different = islice(_without_repeats(drawn), 8 * count + 64)
+    of_levels = (item for item in different if not levels or level_of(item) in levels)
+    chosen = list(islice(of_levels, count))
+    if len(chosen) < count:
         raise DataError(f"{world} has too few problems of these levels for {count} in {split}")
-    return generate(split, count, seed)
+    return chosen
+
+
+def _without_repeats(problems: Iterable[Problem]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id not in seen:
+            seen.add(problem.id)
+            yield problem
 
 
 def world_of(folder: Path) -> str | None:

@@ -13,7 +13,6 @@ class Outside(Exception):
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Words with spaces between them as a set."""
     return frozenset(text.split())
 
 
@@ -109,7 +108,6 @@ VERBS = {form for table in VERBS_OF.values() for form in table}
 
 
 def kinds_of(verb: str) -> set[str]:
-    """What a verb can do."""
     return {kind for kind, table in VERBS_OF.items() if verb in table}
 
 
@@ -128,7 +126,6 @@ def singular(noun: str) -> str:
 
 
 def refuse(words: list[str]) -> Outside:
-    """The refusal of some words."""
     return Outside("it does not understand “" + " ".join(words).replace(" ,", ",") + "”")
 
 
@@ -201,11 +198,9 @@ class Clause:
 
     @property
     def words(self) -> list[str]:
-        """All of it."""
         return [*self.subject, self.verb, *self.rest]
 
     def refused(self) -> Outside:
-        """The refusal of this clause."""
         return refuse(self.words)
 
 
@@ -312,7 +307,6 @@ def packs(words: list[str], first: int, second: int, end: int) -> Amount | None:
 
 
 def only_amount(words: list[str]) -> Amount:
-    """The one amount among some words."""
     found = amounts(words)
     if len(found) != 1:
         raise refuse(words)
@@ -320,5 +314,4 @@ def only_amount(words: list[str]) -> Amount:
 
 
 def has_number(words: list[str]) -> bool:
-    """Whether there is a number among some words."""
     return any(word.isdigit() for word in words)

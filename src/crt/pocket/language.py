@@ -69,15 +69,6 @@ def read(question: str) -> Reading:
     return put_in_words(found, text)
 
 
-def outside(question: str) -> str | None:
-    """Why a question is outside the model's language, or None if it is inside."""
-    try:
-        read(question)
-    except Outside as reason:
-        return str(reason)
-    return None
-
-
 def apology(reason: str) -> str:
     """One sentence that says why not, and what can be asked."""
     return (
@@ -230,11 +221,11 @@ class Plainly(random.Random):
     """Chooses the first of the ways to say a thing."""
 
     def choice(self, seq: Any) -> Any:
-        """The first."""
+        if not seq:  # of money, for one, not everything can be said
+            raise Outside("it does not know stories of this form")
         return seq[0]
 
     def random(self) -> float:
-        """Never below a share."""
         return 1.0
 
 
@@ -277,7 +268,6 @@ def known_name(main: str, text: str) -> str:
 
 
 def as_typed(word: str, text: str) -> str:
-    """A word as it stands in the question."""
     match = re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE)
     return match[0] if match else word
 
@@ -286,7 +276,6 @@ def as_typed(word: str, text: str) -> str:
 
 
 def alternatives(words: tuple[str, ...] | list[str]) -> str:
-    """One of some words."""
     return "(?:" + "|".join(words) + ")"
 
 

@@ -57,7 +57,6 @@ class Fact:
 
     @property
     def number(self) -> int:
-        """Its number."""
         return self.amount.number
 
     @property
@@ -117,12 +116,8 @@ def without_number(clause: Clause, who: str) -> list[Fact]:
             return [Fact("some", who, NOTHING, clause)]
         kind = "loses some" if sign_of(clause, "", asks_left=True) < 0 else "gains some"
         return [Fact(kind, who, NOTHING, clause)]
-    moves = clause.kinds & {"loss", "gain", "give", "come"}
-    if (
-        moves
-        and not {"a", "an", "one", "the", "to"} & words
-        and not clause.kinds & {"share", "put"}
-    ):
+    moves = clause.kinds & {"loss", "gain", "give", "come"} and not clause.kinds & {"share", "put"}
+    if moves and not {"a", "an", "one", "the", "to"} & words:
         raise Outside("it misses a number in “" + " ".join(clause.words) + "”")
     return []
 
@@ -144,11 +139,10 @@ def about_the_counted(clause: Clause) -> list[Fact]:
         raise clause.refused()
     if EACH & set(rest) and len(counted) == 1:
         return [Fact("rate", "", counted[0], clause)]
-    if "come" in clause.kinds or (clause.is_passive and not clause.kinds & {"loss", "give"}):
-        return [Fact("come", "", amount, clause) for amount in counted]
-    if clause.kinds & {"loss", "give"}:
-        return [Fact("go", "", amount, clause) for amount in counted]
-    return [Fact("part", "", amount, clause) for amount in counted]
+    goes = bool(clause.kinds & {"loss", "give"})
+    comes = "come" in clause.kinds or (clause.is_passive and not goes)
+    kind = "come" if comes else "go" if goes else "part"
+    return [Fact(kind, "", amount, clause) for amount in counted]
 
 
 def about_being(clause: Clause, who: str, asks_count: bool) -> list[Fact]:
@@ -295,19 +289,16 @@ def ask_of(words: list[str]) -> Ask:
 
 def kind_of(rest: set[str], verb: str, are_two: bool, count: int, is_rest: bool) -> str:
     """The kind of a question that compares nothing."""
-    if "not" in rest or is_rest:
-        return "rest"
-    if EACH & rest and not count:
-        return "each"
-    if FIRST & rest:
-        return "first"
-    if LEFT & rest:
-        return "left"
-    if TOGETHER & rest or are_two:
-        return "all"
-    if {"cost", "pay", "spend"} & rest:
-        return "pay"
-    return "have" if verb in {"", *BE, *VERBS_OF["have"]} else "done"
+    cues = {  # the first that is there counts
+        "rest": is_rest or "not" in rest,
+        "each": EACH & rest and not count,
+        "first": FIRST & rest,
+        "left": LEFT & rest,
+        "all": are_two or TOGETHER & rest,
+        "pay": {"cost", "pay", "spend"} & rest,
+        "have": verb in {"", *BE, *VERBS_OF["have"]},
+    }
+    return next((kind for kind, cue in cues.items() if cue), "done")
 
 
 def subject_of(rest: list[str]) -> tuple[str, str, bool]:
@@ -330,7 +321,6 @@ def subject_of(rest: list[str]) -> tuple[str, str, bool]:
 
 
 def kinds(facts: list[Fact]) -> list[str]:
-    """The kinds of some facts in their order."""
     return [fact.kind for fact in facts]
 
 
@@ -435,28 +425,32 @@ def tell_cost(rate: Fact, others: list[Fact], ask: Ask) -> Story | None:
         return None
     count = ask.count or (counts[0] if counts else 0)
     if not money:
-        return Story((Event("price", (count, rate.number)),), "pay") if count else None
-    have = Event("money", (money[0].number,))
+        return paid(money, (count, rate.number)) if count else None
+    have = money[0].number
     if ask.noun != MONEY:
-        have = Event("has", have.numbers)
-        return None if count else Story((have, Event("fills", (rate.number,))), "holders")
+        fills = Event("has", (have,)), Event("fills", (rate.number,))
+        return None if count else Story(fills, "holders")
     if count > 1:
-        return Story((have, Event("price", (count, rate.number))), "money left")
-    return Story((have, Event("loss", (rate.number,), "spends")), "left")
+        return paid(money, (count, rate.number))
+    return Story((Event("money", (have,)), Event("loss", (rate.number,), "spends")), "left")
+
+
+def paid(money: list[Fact], price: tuple[int, int]) -> Story:
+    """So many bought at a price: what they cost, or what is left of some money."""
+    event = Event("price", price)
+    if not money:
+        return Story((event,), "pay")
+    return Story((Event("money", (money[0].number,)), event), "money left")
 
 
 def tell_price(facts: list[Fact], ask: Ask) -> Story | None:
-    """Things bought at a price, from some money or not."""
     prices = [f for f in facts if f.kind == "price"]
     others = [f for f in facts if f.kind != "price"]
     if len(prices) != 1 or ask.noun != MONEY or ask.count:
         return None
-    event = Event("price", (prices[0].amount.count, prices[0].number))
-    if not others:
-        return Story((event,), "pay")
-    if kinds(others) == ["has"] and others[0].amount.noun == MONEY:
-        return Story((Event("money", (others[0].number,)), event), "money left")
-    return None
+    if kinds(others) not in ([], ["has"]) or any(f.amount.noun != MONEY for f in others):
+        return None
+    return paid(others, (prices[0].amount.count, prices[0].number))
 
 
 def tell_part(facts: list[Fact], ask: Ask) -> Story | None:
@@ -510,22 +504,17 @@ def tell_unknown(facts: list[Fact], ask: Ask) -> Story | None:
 
 def tell_shared(facts: list[Fact], ask: Ask) -> Story | None:
     """Things shared out at the end."""
-    ends = {
-        "share": ("shares", "each"),
-        "split": ("splits", "in each"),
-        "fill": ("fills", "holders"),
-    }
+    ends = {"share": "each", "split": "in each", "fill": "holders"}  # kind: what is asked
     *others, last = facts
     if last.kind not in ends or not others or set(kinds(others)) & set(ends):
         return None
-    kind, asked = ends[last.kind]
     events = (replace(start_event(others[0]), kind="has"),)
     if len(others) > 1 or others[0].amount.count:
         before = tell_sum(others, Ask("have", ask.who))
         if before is None:
             return None
         events = before.events
-    return Story((*events, Event(kind, (last.number,))), asked)
+    return Story((*events, Event(f"{last.kind}s", (last.number,))), ends[last.kind])
 
 
 def tell_sum(facts: list[Fact], ask: Ask) -> Story | None:

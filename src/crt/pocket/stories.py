@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 
 def listed(words: str) -> tuple[str, ...]:
-    """Words with spaces between them, one by one."""
     return tuple(words.split())
 
 
@@ -173,7 +172,6 @@ class Story:
 
 
 def scene(rng: random.Random, money: bool = False) -> Scene:
-    """Draws people and things."""
     name, other = rng.sample(NAMES, 2)
     colours = rng.sample(COLOURS, 3)
     thing = MONEY if money else rng.choice(THINGS)

@@ -1,13 +1,11 @@
 """The worlds of long sums, `pocket:chunks` and `pocket:checks`: problems made from a seed."""
 
-import hashlib
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
 
-from crt.pocket.problems import Split
+from crt.pocket.problems import digest, split_of
 from crt.types import Problem
 
 ASKED = ("What is {sum}?", "Work out {sum}.", "How much is {sum}?", "Find {sum}.")
@@ -19,12 +17,11 @@ class Level:
 
     count: tuple[int, int]
     size: tuple[int, int]
-    share: float  # of problems
 
 
 @dataclass(frozen=True, slots=True)
 class SumsWorld:
-    """The problems of a world: its levels, from 1."""
+    """The problems of a world: its levels, from 1, which come equally often."""
 
     name: str
     levels: tuple[Level, ...]
@@ -32,52 +29,20 @@ class SumsWorld:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Numbers to be added."""
-
     level: int
     terms: tuple[int, ...]
 
     @property
     def answer(self) -> int:
-        """The number asked for."""
         return sum(self.terms)
 
     @property
     def key(self) -> str:
-        """The sum as text."""
         return written(self.terms)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the sum, the same on every machine."""
-        return hashlib.sha256(self.key.encode()).hexdigest()
 
-    @property
-    def split(self) -> Split:
-        """Eight of ten sums are for training, one for validation, one for testing."""
-        place = int(self.digest[:8], 16) % 10
-        return "train" if place < 8 else "validation" if place == 8 else "test"
-
-
-CHUNKS = SumsWorld(
-    "pocket:chunks",
-    (
-        Level((3, 4), (1, 9), 0.25),
-        Level((6, 6), (1, 9), 0.25),
-        Level((7, 7), (1, 9), 0.25),
-        Level((8, 8), (1, 9), 0.25),
-    ),
-)
-CHECKS = SumsWorld(
-    "pocket:checks",
-    (
-        Level((3, 4), (1, 9), 0.25),
-        Level((6, 6), (1, 9), 0.25),
-        Level((7, 7), (1, 9), 0.25),
-        Level((8, 8), (1, 9), 0.25),
-    ),
-)
-
+_LEVELS = tuple(Level(count, (1, 9)) for count in ((3, 4), (6, 6), (7, 7), (8, 8)))
+CHUNKS, CHECKS = SumsWorld("pocket:chunks", _LEVELS), SumsWorld("pocket:checks", _LEVELS)
 WORLDS = {world.name: world for world in (CHUNKS, CHECKS)}
 
 
@@ -88,8 +53,7 @@ def written(terms: tuple[int, ...]) -> str:
 
 def exercise(world: SumsWorld, rng: random.Random, level: int | None = None) -> Sum:
     """Draws one sum, of any split."""
-    shares = [each.share for each in world.levels]
-    level = level or rng.choices(range(1, len(shares) + 1), shares)[0]
+    level = level or rng.choices(range(1, len(world.levels) + 1))[0]
     chosen = world.levels[level - 1]
     count = rng.randint(*chosen.count)
     return Sum(level, tuple(rng.randint(*chosen.size) for _ in range(count)))
@@ -99,31 +63,23 @@ def exercises(world: SumsWorld, split: str, rng: random.Random) -> Iterator[Sum]
     """Endless sums of one split, repeats possible."""
     while True:
         item = exercise(world, rng)
-        if item.split == split:
+        if split_of(item.key) == split:
             yield item
 
 
 def problem(world: SumsWorld, item: Sum, rng: random.Random) -> Problem:
-    """Puts a sum into words."""
     return Problem(
-        id=f"{world.name.replace(':', '-')}-{item.digest[:16]}",
+        id=f"{world.name.replace(':', '-')}-{digest(item.key)[:16]}",
         question=rng.choice(ASKED).format(sum=item.key),
         answer=str(item.answer),
         source=f"{world.name}/level-{item.level}",
     )
 
 
-def problems(world: SumsWorld, split: str, count: int, seed: int) -> list[Problem]:
-    """`count` different problems of a split; the same seed gives the same list on any machine."""
-    if split not in get_args(Split):
-        raise ValueError(f"no split {split!r}: one of {', '.join(get_args(Split))}")
+def problems(world: SumsWorld, split: str, seed: int) -> Iterator[Problem]:
+    """Endless problems of a split, repeats possible; the same from a seed on any machine."""
     rng = random.Random(f"{world.name}-{split}-{seed}")
-    unique: dict[str, Problem] = {}
-    for item in exercises(world, split, rng):
-        if len(unique) >= count:
-            break
-        unique.setdefault(item.key, problem(world, item, rng))
-    return list(unique.values())
+    return (problem(world, item, rng) for item in exercises(world, split, rng))
 
 
 def outside(world: SumsWorld, question: str) -> str | None:

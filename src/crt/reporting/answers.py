@@ -14,6 +14,7 @@ import numpy as np
 
 from crt.data.datasets import DATASETS, load_mixture, parse
 from crt.errors import CrtError
+from crt.evaluation.audit import DOUBT_WORDS
 from crt.evaluation.metrics import count_rollouts, counts_by_dataset, effective_verdict
 from crt.evaluation.store import Evaluation
 from crt.reporting.figures.cases import example_questions
@@ -48,17 +49,6 @@ _HIDDEN = re.compile(
     "\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0001\U000e0020-\U000e007f\U000f0000-\U000ffffd\U00100000-\U0010fffd]"
-)
-_DOUBT = re.compile(
-    r"\b(?:wait|hmm+|hold on|alternatively|actually|on second thought|oh no|hang on"
-    r"|let(?:'s| me| us) (?:just |quickly )?(?:double[- ]?check|re-?check|check|re-?verify|verify"
-    r"|re-?calculate|re-?compute|re-?think|re-?read|re-?consider|re-?examine|confirm|make sure"
-    r"|think again|try again|go over|see if|start over)(?: (?:this|that|it|my work))?"
-    r"(?: (?:once more|again|carefully))*"
-    r"|double[- ]?check(?:ing)?|just to (?:be (?:sure|safe)|make sure|confirm)"
-    r"|to (?:be (?:sure|safe)|make sure)|am i (?:sure|missing)|is (?:that|this) (?:right|correct)"
-    r"|but let me|another way)\b",
-    re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"\S.*?(?:(?<=[.!?])(?=\s)|$)", re.MULTILINE)
 _FORMULA = re.compile(
@@ -323,7 +313,7 @@ def pieces(text: str) -> list[Piece]:
     kinds = bytearray(len(text))
     for start, end in _repeats(text):
         kinds[start:end] = bytes([REPEAT]) * (end - start)
-    for doubt in _DOUBT.finditer(text):
+    for doubt in DOUBT_WORDS.finditer(text):
         kinds[doubt.start() : doubt.end()] = bytes([DOUBT]) * len(doubt[0])
     characters = zip(kinds, text, strict=True)
     return [
@@ -369,5 +359,5 @@ def _equations(sentence: str) -> Iterator[tuple[int, int, str]]:
 
 def _normalise(sentence: str) -> str:
     """Two sentences with the same words are the same, whatever doubt introduces them."""
-    words = _DOUBT.sub(" ", sentence.translate(_SIGNS).casefold()) or sentence
+    words = DOUBT_WORDS.sub(" ", sentence.translate(_SIGNS).casefold()) or sentence
     return " ".join(re.findall(r"[^\s,.;:!?$]+", words)) or sentence.casefold()

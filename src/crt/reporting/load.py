@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from crt.algorithm.batch import Array
 from crt.config import RunConfig
 from crt.errors import CrtError, DataError
+from crt.evaluation.contract import LineResult, certify
 from crt.evaluation.metrics import nested_json
 from crt.evaluation.paired import compare_all, length_matched
 from crt.evaluation.series import SERIES, is_run
@@ -20,7 +22,7 @@ from crt.run import Run
 
 METHODS = "methods.json"  # of a comparison of methods
 METHOD_METRICS = ("acc", "len", "r_zip", "aes1", "aes2", "ad", "ap", "ai")
-METRICS = ("acc", "len", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
+METRICS = ("acc", "len", "thinking", "answer", "r_zip", "r_zip_correct", "r_zip_wrong", "truncated")
 VERSUS_BASE = ("saved", "aes1", "aes2", "r_zip_matched", "r_zip_matched_base", "ad", "ap", "ai")
 Row = dict[str, Any]
 ProblemKey = tuple[str, str]  # data set and problem
@@ -114,6 +116,14 @@ class EvaluationGroup:
         step = self.run and self.run.recommended
         recommended = [point for point in others if step and point.step == step]
         return (recommended or others or (None,))[-1]
+
+    @cached_property
+    def contract(self) -> list[LineResult]:
+        """The lines of the run's contract, of the point to judge by; none without a contract."""
+        if self.run is None or self.result is None or not self.run.config.contract.lines:
+            return []
+        base = self.points[0].evaluation
+        return certify(self.run.config.contract, self.result.evaluation, base)
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
         """Whether it is the checkpoint that the run recommends."""

@@ -14,11 +14,13 @@ from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
 from crt.errors import ConfigError, CrtError, DataError
+from crt.evaluation.contract import TITLES, cells_of, level_note
+from crt.evaluation.render import number
 from crt.evaluation.typical import typical_responses
 from crt.io import write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
-from crt.reporting.figures import cases, stability, tradeoff, training
+from crt.reporting.figures import cases, contract, stability, tradeoff, training
 from crt.reporting.load import (
     EvaluationPoint,
     ReportData,
@@ -64,7 +66,7 @@ def write_report(
     """Writes the page, and the figures if they are wanted; each file whole or not at all."""
     data = load_report_data(options.paths)
     figures = figures_of(data)
-    _make_folder(options.out.parent)
+    make_folder(options.out.parent)
     moment = now or datetime.now(UTC)
     write_text(options.out, page(data, figures, moment, options.budget, refresh))
     if options.figures is not None:
@@ -74,7 +76,7 @@ def write_report(
 
 def save_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Every figure in every format; further choices of one have a number: `training-2.svg`."""
-    _make_folder(folder)
+    make_folder(folder)
     paths: list[Path] = []
     counts: dict[str, int] = {}
     for figure in figures:
@@ -135,7 +137,7 @@ def parse_formats(text: str) -> tuple[str, ...]:
     return formats
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -154,6 +156,7 @@ def figures_of(data: ReportData) -> list[Figure]:
         *tradeoff.redundancy_figures(data),
         *cases.figures(data),
         *training.figures(data),
+        *contract.figures(data),
     ]
 
 
@@ -165,6 +168,36 @@ def page(
     refresh: int = 0,
 ) -> str:
     """The whole file; with `refresh` it loads itself again after so many seconds."""
+    return compose(
+        data,
+        figures,
+        now,
+        budget,
+        refresh,
+        kind="report",
+        title=_title(data),
+        badge=None if data.methods else summary.certificate(data),  # a method has its own each
+        lead=" ".join(summary.sentences(data)),
+        table=result_table(table_rows(data)),
+        note=summary.base_accuracies(data),
+        contract=contract_rows(data),
+        contract_titles=("line", *TITLES),
+        contract_note=contract_note(data),
+        warnings=_warnings(data),
+        commands=reproduction(data),
+        footer="The certificate is one-sided and paired over problems.",
+    )
+
+
+def compose(
+    data: ReportData,
+    figures: Sequence[Figure],
+    now: datetime,
+    budget: int = BUDGET,
+    refresh: int = 0,
+    **parts: Any,
+) -> str:
+    """The shell of every page: the words and the table in `parts`, figures, answers, settings."""
     choices: dict[str, list[Figure]] = {}
     for figure in figures:
         choices.setdefault(figure.key, []).append(figure)
@@ -186,26 +219,20 @@ def page(
     return _render(
         "page.html",
         state="live" if refresh else "still",
-        title=_title(data),
         hashes=f"{_hash(script)} {_hash(library)}",
         style=asset("page.css"),
-        badge=None if data.methods else summary.certificate(data),  # a method has its own each
-        lead=" ".join(summary.sentences(data)),
-        table=result_table(table_rows(data)),
-        note=summary.base_accuracies(data),
-        warnings=_warnings(data),
         figures={key: group[0].title for key, group in choices.items()},
         example=_example(data),
         has_explorer=bool(explorer),
         configurations={f"{r.name}, {r.path}": as_toml(r.config) for r in data.runs[:MOST_RUNS]},
         evaluations=[p for group in data.groups for p in group.points][:MOST_EVALUATIONS],
         sampling=SAMPLING,
-        commands=reproduction(data),
         made=f"crt {__version__}, {now:%Y-%m-%d %H:%M} UTC",
         payload=data_json(payload),
         chunks=chunks,
         library=deflate(library.encode()),
         script=script,
+        **parts,
     )
 
 
@@ -332,6 +359,8 @@ def certificate_cell(certificate: Row | None) -> tuple[str, str]:
 COLUMNS = (
     Column("Acc %", "acc", 1, "share of responses that are right", interval=True),
     Column("Tokens", "len", 1, "mean generated tokens per response", interval=True),
+    Column("Thinking", "thinking", 1, "tokens up to the end of the thinking, where it is marked"),
+    Column("Answer", "answer", 1, "the tokens after it"),
     Column("Saved %", "saved", 1, "tokens saved against the base"),
     Column(
         "AES₁", "aes1", 2, "accuracy-efficiency score; lost accuracy counts fivefold", signed=True
@@ -353,9 +382,9 @@ COLUMNS = (
 )
 
 
-def result_table(rows: Sequence[Row]) -> Row:
+def result_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Row:
     """The one table; of a long series some rows are in sight and all are folded away."""
-    columns = [c for c in COLUMNS if any(row.get(c.key) is not None for row in rows)]
+    columns = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
     body = [
         {
             "name": row["name"],
@@ -367,6 +396,28 @@ def result_table(rows: Sequence[Row]) -> Row:
     places = spaced(len(body), MOST_ROWS)
     some = [row for i, row in enumerate(body) if i in places or row["is_result"]]
     return {"columns": columns, "rows": some, "all_rows": body}
+
+
+def contract_rows(data: ReportData) -> list[list[str]]:
+    """A row per line of the contract, its certificate last."""
+    group = summary.best_group(data)
+    return [
+        [
+            result.line.name,
+            *(number(cell, 2, False).replace("-", MINUS) for cell in cells_of(result)),
+        ]
+        for result in (group.contract if group and not data.methods else ())
+    ]
+
+
+def contract_note(data: ReportData) -> str:
+    """At which level the lines are judged."""
+    group = summary.best_group(data)
+    run = group.run if group else None
+    if group is None or run is None:
+        return ""
+    unknown = [f"{r.line.name}: {r.note}." for r in group.contract if r.note]
+    return " ".join([level_note(run.config.contract), *unknown])
 
 
 def _warnings(data: ReportData) -> list[str]:

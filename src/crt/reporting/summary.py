@@ -5,6 +5,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from crt.algorithm.statistics import shortfall
+from crt.evaluation.contract import LineResult
 from crt.reporting.load import (
     EvaluationGroup,
     ReportData,
@@ -63,6 +64,8 @@ def certificate(data: ReportData) -> Certificate:
     """Of the result against the base, over all data sets."""
     group = best_group(data)
     result = group.result if group else None
+    if group and group.contract:
+        return _contract(group.contract)
     bounds = result.versus_base.get("certificate") if result else None
     if not bounds:
         return Certificate("none", "no certificate yet", "There is no certificate yet.")
@@ -77,6 +80,17 @@ def certificate(data: ReportData) -> Certificate:
     why = shortfall(*sizes) if "needed" in bounds else ""
     sentence = f"The certificate did not pass: {sentence} {why}".rstrip()
     return Certificate("open", f"certificate not passed · {allowed}", sentence)
+
+
+def _contract(lines: Sequence[LineResult]) -> Certificate:
+    """All lines together: each has a bound at a level that is corrected for their number."""
+    open_lines = [result.line.name for result in lines if not result.passed]
+    count = f"{len(lines) - len(open_lines)} of {len(lines)} lines"
+    if open_lines:
+        sentence = f"The contract is not certified: {'; '.join(open_lines)}."
+        return Certificate("open", f"contract not certified · {count}", sentence)
+    sentence = f"The contract is certified: with 95 % confidence all {len(lines)} lines are kept."
+    return Certificate("passed", f"contract certified · {count}", sentence)
 
 
 def _result_sentence(group: EvaluationGroup) -> str:
@@ -121,9 +135,10 @@ def _runs_sentence(runs: Sequence[RunView]) -> str:
 def _recommended(run: RunView) -> str:
     if run.recommended is None:
         return ""
-    why = "the shortest that kept the reference's accuracy on the validation problems"
+    promised = "the contract" if run.config.contract.lines else "the reference's accuracy"
+    why = f"the shortest that kept {promised} on the validation problems"
     if not run.progress.get("feasible", True):
-        why = "none kept the reference's accuracy on the validation problems, it came nearest"
+        why = f"none kept {promised} on the validation problems, it came nearest"
     return f"; the recommended checkpoint is that of step {run.recommended} ({why})"
 
 

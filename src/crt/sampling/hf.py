@@ -19,6 +19,7 @@ from transformers.cache_utils import Cache
 
 from crt.errors import EngineError
 from crt.sampling.kv_cache import Layers, cache_layers, row_layout, shared_prefix_attention
+from crt.sampling.packed import packed_weights
 
 TOP_P_CANDIDATES = (4, 64)  # most likely tokens to look among first, then the whole vocabulary
 
@@ -79,19 +80,20 @@ def sample(
     outputs, active = _Outputs(rollouts, max_new_tokens, device), _ActiveRows(mask, num_samples)
 
     decoder = _Decoder(model, layers)
-    logits = decoder.prefill(input_ids, mask)
-    for step in range(max_new_tokens):
-        draws = uniform[active.rollout, step]
-        token, logprob = choose_tokens(logits, active.row, draws, temperature, top_p)
-        ended = torch.isin(token, stops)
-        outputs.add(active.rollout, step, token, logprob, ended)
-        if on_token is not None:
-            for rollout, value in zip(active.rollout.tolist(), token.tolist(), strict=True):
-                on_token(rollout, value)
-        if step == max_new_tokens - 1 or ended.all():
-            break
-        split = active.advance(token, ended, layers)
-        logits = decoder.decode(split.token, active.position, split.origin)
+    with packed_weights(model, max_new_tokens):
+        logits = decoder.prefill(input_ids, mask)
+        for step in range(max_new_tokens):
+            draws = uniform[active.rollout, step]
+            token, logprob = choose_tokens(logits, active.row, draws, temperature, top_p)
+            ended = torch.isin(token, stops)
+            outputs.add(active.rollout, step, token, logprob, ended)
+            if on_token is not None:
+                for rollout, value in zip(active.rollout.tolist(), token.tolist(), strict=True):
+                    on_token(rollout, value)
+            if step == max_new_tokens - 1 or ended.all():
+                break
+            split = active.advance(token, ended, layers)
+            logits = decoder.decode(split.token, active.position, split.origin)
     return outputs.samples(num_samples)
 
 

@@ -167,7 +167,7 @@ def model_folder(name: str, revision: str | None = None) -> Path:
     if is_world(name):
         return _world_folder(name)
     if Path(name).is_dir():
-        return _folder(Path(name), "it holds no model")
+        return _folder(checkpoint_of(Path(name)), "it holds no model")
     if name.endswith(".gguf"):
         return gguf_folder(Path(name))
     if not re.fullmatch(HUB_ID, name) or name.startswith("."):
@@ -175,6 +175,19 @@ def model_folder(name: str, revision: str | None = None) -> Path:
             f"{name!r} is no folder, no .gguf file, no hub id (owner/name) and not `pocket`."
         )
     return _from_hub(name, revision)
+
+
+def checkpoint_of(folder: Path) -> Path:
+    """The recommended checkpoint, if it is the folder of a run; otherwise the folder itself."""
+    checkpoints = folder / "checkpoints"
+    if not checkpoints.is_dir():
+        return folder
+    step = _json_in(folder / "progress.json").get("recommended")
+    if not isinstance(step, int):
+        raise EngineError(
+            f"{folder} is a run that recommends no checkpoint yet: name one of {checkpoints}/step-…"
+        )
+    return checkpoints / f"step-{step:04d}"
 
 
 def _world_folder(world: str) -> Path:

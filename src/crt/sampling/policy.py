@@ -1,12 +1,14 @@
 """The one place that samples, decodes and grades: problems in, graded rollouts out."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crt.data.prompts import Prompt, Template, render
+from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.grading.grader import Grader, Item
 from crt.sampling.base import Sampler, Seed, hash_seed
 from crt.types import Problem, Rollout, Stop
@@ -20,6 +22,7 @@ class Response:
     length: int | None  # generated tokens, the one that ended it included
     stop: Stop | None
     opens_thinking: bool = False  # the prompt ended inside <think>
+    thinking: int | None = None  # of its tokens, up to the end of the thinking
 
 
 class Policy:
@@ -85,6 +88,7 @@ def respond(
                 response_length(sample.tokens, sample.stop, eos_token_ids),
                 sample.stop,
                 prompt.opens_thinking,
+                thinking_length(tokenizer, sample.tokens, prompt.opens_thinking),
             )
             for sample in group
         ]
@@ -113,7 +117,9 @@ def grade_responses(
             grade.verdict,
             grade.extracted,
             reason=grade.reason,
+            dataset=problem.source,
             index=index,
+            thinking=response.thinking,
         )
         for (problem, index, response), grade in zip(pairs, grades, strict=True)
     ]
@@ -125,6 +131,30 @@ def decode_response(
     """The text without the token that ended it; `<think>` stays, special token or not."""
     ended = bool(token_ids) and token_ids[-1] in eos_token_ids
     return tokenizer.decode(list(token_ids[:-1] if ended else token_ids), skip_special_tokens=False)
+
+
+def thinking_length(tokenizer: Any, token_ids: Sequence[int], opened: bool = False) -> int:
+    """Tokens up to the last `</think>`, which counts; 0 if the model marks no thinking.
+
+    Thinking that is not closed is all there is. `opened`: the prompt ended inside `<think>`.
+    """
+    end = tokenizer.convert_tokens_to_ids(CLOSE_THINKING)
+    if end is not None and end != tokenizer.unk_token_id and end in token_ids:
+        return len(token_ids) - list(reversed(token_ids)).index(end)
+
+    def closed(count: int) -> int:
+        return tokenizer.decode(list(token_ids[:count])).count(CLOSE_THINKING)
+
+    text = tokenizer.decode(list(token_ids))
+    if total := text.count(CLOSE_THINKING):  # a vocabulary without the marker spells it out
+        return bisect_left(range(len(token_ids)), total, key=closed)
+    return len(token_ids) if opened or OPEN_THINKING in text else 0
+
+
+def made_by_model(rollout: Rollout, mask: Sequence[int]) -> Rollout:
+    """The rollout with the tokens that a tool or an environment wrote (0 in the mask) left out."""
+    thinking = None if rollout.thinking is None else sum(mask[: rollout.thinking])
+    return replace(rollout, length=sum(mask), thinking=thinking)
 
 
 def response_length(token_ids: Sequence[int], stop: Stop, eos_token_ids: Collection[int]) -> int:

@@ -49,12 +49,32 @@ def alarm(rows: Sequence[Row], guarded: bool) -> str | None:
             "collapsed to bare or empty answers. Use a method with a guard, a smaller learning "
             'rate, or length_on = "no_credit_for_wrong".'
         )
-    if guarded and _for_long(rows, FAR_BELOW_STEPS, _far_below):
+    if broken := _broken_line(rows):
+        return broken
+    if guarded and "lines" not in last and _for_long(rows, FAR_BELOW_STEPS, _far_below):
         return (
             f"accuracy has been more than {FAR_BELOW:.0%} under the floor for {FAR_BELOW_STEPS} "
             "steps and accuracy steps do not restore it. Lower optim.learning_rate, or look at "
             "the rollouts: the grader or the prompt may not fit the model."
         )
+    return None
+
+
+def _broken_line(rows: Sequence[Row]) -> str | None:
+    """A line of the contract that is far from kept and comes no nearer."""
+    recent = [row["lines"] for row in rows[-FAR_BELOW_STEPS:] if "lines" in row]
+    for name in recent[-1] if len(recent) == FAR_BELOW_STEPS else ():
+        stands = [lines[name] for lines in recent if name in lines]
+        margins = [line["margin"] / max(1.0, abs(line["bound"])) for line in stands]
+        half = len(margins) // 2
+        before, now = margins[:half], margins[half:]
+        if before and max(margins) < -FAR_BELOW and sum(now) <= sum(before) * len(now) / half:
+            return (
+                f"the line {name!r} has been far from kept for {FAR_BELOW_STEPS} steps (now "
+                f"{stands[-1]['value']:.4g}, the bound is {stands[-1]['bound']:.4g}), and steps "
+                "that repair it do not help. Lower optim.learning_rate, or ask for what the model "
+                "can do: one line may rule out another."
+            )
     return None
 
 

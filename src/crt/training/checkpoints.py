@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.errors import CrtError, DataError
 from crt.io import checked_sum, read_json, read_sealed, sha256, write_json, write_sealed
-from crt.run import FILES, PROGRESS, RECORD, STATE, STEPS, Run
+from crt.run import CONFIG, FILES, PROGRESS, RECORD, STATE, STEPS, Run
 
 
 def keep_checkpoint(
@@ -36,12 +36,14 @@ def keep_checkpoint(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     listed: dict[str, str] = {}
+    readable = (run.path / CONFIG).stat().st_mode & 0o777
     for file in files:
         if file.name == "config.json" and dtype is not None:
             write_json(aside / file.name, read_json(file) | {"dtype": dtype})
             listed[file.name] = sha256(aside / file.name)
         else:
             os.link(file, aside / file.name)  # no second copy on disk
+            (aside / file.name).chmod(readable)  # safetensors gives 0600, whatever the umask
             listed[file.name] = (sums or {}).get(file.name) or sha256(file)
     write_sealed(aside / RECORD, {"step": step, **found, FILES: listed})
     aside.replace(target)

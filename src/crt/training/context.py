@@ -74,6 +74,7 @@ class RunContext:
         workers = max(1, config.grading.workers // self.ranks.count)  # every rank has its own
         self.grader = make_grader(config.grading.model_copy(update={"workers": workers}))
         self.grader.self_test()
+        self.measures = config.contract.measures()
         self.frozen_samplers: list[FrozenSampler] = []
 
     def load(self, name: str, dtype: Dtype | None = None) -> LoadedModel:
@@ -148,7 +149,8 @@ class RunContext:
         about = self.about(model, sampling, vllm=engine is not None)
         store = Store(self.cache, about) if settings.mode == "cached" else None
         truncated = self.config.grading.truncated
-        return Reference([*train, *validation], sampler, store, truncated, self.ranks)
+        problems = [*train, *validation]
+        return Reference(problems, sampler, store, truncated, self.ranks, self.measures)
 
     def about(self, model: LoadedModel, sampling: Sampling, vllm: bool = False) -> dict[str, Any]:
         """All that a reference rollout depends on: the key of its cache."""

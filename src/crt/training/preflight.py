@@ -5,10 +5,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from crt.algorithm.batch import Batch
+from crt.algorithm.batch import TOKENS, Batch
 from crt.algorithm.objectives import Shorten
 from crt.algorithm.two_stage import TwoStage
 from crt.config import RunConfig
+from crt.data.datasets import is_from
 from crt.data.prompts import Template, render
 from crt.errors import ConfigError
 from crt.sampling.models import LoadedModel
@@ -32,6 +33,18 @@ def before_sampling(context: RunContext, folder: Path) -> None:
     check_prompt(context.template, config)
     check_context(context, config)
     check_disk(context.base, config, folder)
+    check_lines(context, config)
+
+
+def check_lines(context: RunContext, config: RunConfig) -> None:
+    """A line about a data set needs problems of it, to train on and to be measured."""
+    for data in dict.fromkeys(line.data for line in config.contract.lines if line.data):
+        for what, problems in zip(("training", "validation"), context.problems, strict=True):
+            if not any(is_from(data, problem.source) for problem in problems):
+                raise ConfigError(
+                    f"a line of the contract is about {data}, and none of the {len(problems)} "
+                    f"{what} problems is from there: look at data.train and [validation]."
+                )
 
 
 def check_prompt(template: Template, config: RunConfig) -> None:
@@ -103,13 +116,18 @@ def check_reference(
             "take other data, look at the prompt and at how the answers are written, or set "
             'preflight.skip = ["solves"].'
         )
+    if batch.mean_length == 0:
+        raise ConfigError(
+            f'contract.cost = "{batch.cost}" is 0 in every response of the reference: there is '
+            "nothing to lower. Thinking is what stands before `</think>`."
+        )
     return batch
 
 
 def _truncated_shares(batch: Batch, config: RunConfig) -> Iterator[tuple[str, float]]:
     """Of each cap the share of responses that run into it, as far as the longer one shows it."""
     trained, used = config.sampling.max_tokens, config.validation.max_tokens
-    beyond = batch.truncated | (batch.length > trained)
+    beyond = batch.truncated | (batch.measured.get(TOKENS, batch.length) > trained)
     yield f"sampling.max_tokens = {trained}", float(beyond.mean())
     if used is not None:
         yield f"validation.max_tokens = {used}", float(batch.truncated.mean())
@@ -130,6 +148,21 @@ def warnings(batch: Batch, config: RunConfig) -> Iterator[str]:
                 'Use rule = "multiplier" or larger batches.'
             )
     yield from _noisy_validation(batch, config)
+    yield from _doubtful_lines(batch, config)
+
+
+def _doubtful_lines(batch: Batch, config: RunConfig) -> Iterator[str]:
+    """A contract that lets answers be wrong, and lines that the reference does not keep itself."""
+    lines = config.contract.promises
+    if lines and not any(line.metric == "accuracy" or "pass@" in line.metric for line in lines):
+        yield "no line of the contract is about accuracy or pass@k: wrong answers break nothing."
+    for line in lines:
+        standing = line.standing(batch, batch)
+        if standing is not None and standing.margin < -standing.standard_error:
+            yield (
+                f"the reference itself is at {standing.value:.4g}, which breaks the line "
+                f"{line.name!r}: training begins by repairing it."
+            )
 
 
 def _noisy_validation(batch: Batch, config: RunConfig) -> Iterator[str]:

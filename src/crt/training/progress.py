@@ -91,9 +91,13 @@ def describe(row: dict[str, Any]) -> str:
     seconds = sum(row["seconds"].values())
     speed = row["tokens"] * row["rollouts"] / max(seconds, 1e-9)
     # With a smoothed guard the floor lies where the average over the last steps puts it.
-    floor = row["accuracy"] - row["margin"] if row["stage"] == 1 else None
+    floor = row["accuracy"] - row["margin"] if row["stage"] == 1 and "lines" not in row else None
     against = f" (floor {100 * floor:.1f})" if floor is not None else ""
     goal = GOALS.get((row["stage"], row["goal"]), "both")
+    lines = row.get("lines") or {}
+    broken = [name for name, line in lines.items() if line["margin"] < 0]
+    if lines:
+        against = f" (broken: {', '.join(broken)})" if broken else f" ({len(lines)} lines kept)"
     return (
         f"stage {'I' * row['stage']}  {goal:<8} acc {100 * row['accuracy']:.1f} %"
         f"{against}  {row['tokens']:.0f} tokens  {speed:,.0f} tok/s"

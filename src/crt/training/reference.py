@@ -6,10 +6,11 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crt.algorithm.batch import Batch, TruncatedAs, batch_of
+from crt.algorithm.batch import TOKENS_ALONE, Batch, Measures, TruncatedAs, batch_of
 from crt.data.datasets import content_hash
 from crt.errors import DataError
 from crt.processes import Ranks
@@ -95,8 +96,9 @@ class Store:
 
     def _unusable(self, error: Exception) -> DataError:
         return DataError(
-            f"the reference cache {self.path} cannot be used: {error}. Free the disk, or remove "
-            "the file: its rollouts are then sampled again."
+            f"the reference cache {self.path} cannot be used: {error}. The disk needs room "
+            "and the folder must be writable; a damaged file can be removed, and its rollouts are "
+            "then sampled again."
         )
 
 
@@ -114,7 +116,9 @@ class Reference:
         store: Store | None,
         truncated_as: TruncatedAs = "wrong",
         ranks: Ranks = ALONE,
+        measures: Measures = TOKENS_ALONE,
     ) -> None:
+        self.measures = measures
         self.problems = {problem.id: problem for problem in problems}
         self.sampler, self.store, self.ranks = sampler, store, ranks
         self.truncated_as: TruncatedAs = truncated_as
@@ -137,8 +141,12 @@ class Reference:
     def __call__(self, problem_ids: Sequence[str]) -> Batch | None:
         """The reference's batch, without the problems on which it could not be graded."""
         found = self.rollouts(problem_ids)
-        flat = [rollout for problem_id in problem_ids for rollout in found[problem_id]]
-        return batch_of(flat, self.truncated_as)[0]
+        flat = [
+            replace(rollout, dataset=self.problems[problem_id].source)
+            for problem_id in problem_ids
+            for rollout in found[problem_id]
+        ]
+        return batch_of(flat, self.truncated_as, self.measures)[0]
 
     def verdicts(self, problem_ids: Sequence[str]) -> list[Verdict]:
         """Of every reference rollout."""
@@ -165,13 +173,16 @@ def content_of(problem: Problem) -> str:
 
 
 def _packed(rollouts: Sequence[Rollout]) -> bytes:
-    rows = [[r.text, r.length, r.stop, r.verdict, r.extracted] for r in rollouts]
+    rows = [[r.text, r.length, r.stop, r.verdict, r.extracted, r.thinking] for r in rollouts]
     return zlib.compress(json.dumps(rows).encode())
 
 
 def _unpacked(problem_id: str, packed: bytes) -> list[Rollout]:
-    rows = json.loads(zlib.decompress(packed))
-    return [Rollout(problem_id, t, n, stop, Verdict(v), e) for t, n, stop, v, e in rows]
+    rows = json.loads(zlib.decompress(packed))  # older caches do not have the last one
+    return [
+        Rollout(problem_id, t, n, stop, Verdict(v), e, thinking=thinking[0] if thinking else None)
+        for t, n, stop, v, e, *thinking in rows
+    ]
 
 
 def _sum(packed: bytes) -> str:

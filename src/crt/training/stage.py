@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from crt.algorithm.contract import under_contract
 from crt.algorithm.objectives import Objective
 from crt.algorithm.registry import budgets
-from crt.algorithm.two_stage import TwoStage
+from crt.algorithm.two_stage import TwoStage, guard_of
 from crt.config import RunConfig
 from crt.data.prompts import Prompt, render
 from crt.run import Run
@@ -89,7 +90,13 @@ def stage_of(run: Run) -> Stage:
     ended, schedule = run.progress["stage_one_ended"], run.config.schedule
     start = str(run.checkpoint(run.progress["stage_two_from"]))
     over = Budget.after(schedule.tokens, run.steps, ended).spent
-    return Stage(2, run.config.method.refine, start, ended, schedule.steps - ended, over=over)
+    refine = guarded_by(run.config, run.config.method.refine)
+    return Stage(2, refine, start, ended, schedule.steps - ended, over=over)
+
+
+def guarded_by(config: RunConfig, objective: Objective) -> Objective:
+    """A stage's objective under the recipe's contract, if it has one."""
+    return under_contract(objective, config.contract.promises, guard_of(config.method).slack)
 
 
 def first_stage(config: RunConfig) -> Stage:
@@ -97,14 +104,16 @@ def first_stage(config: RunConfig) -> Stage:
     method, start = config.method, config.model.name
     steps, tokens = config.schedule.steps, config.schedule.tokens
     if not isinstance(method, TwoStage):
-        return Stage(1, method, start, 0, steps, method.guarded, Budget(tokens).spent)
+        objective = guarded_by(config, method)
+        return Stage(1, objective, start, 0, steps, objective.guarded, Budget(tokens).spent)
     saturation = method.saturation
 
     def saturated(rows: Rows) -> bool:
-        lengths = [row["tokens"] for row in rows if "tokens" in row]
+        lengths = [row.get("cost", row["tokens"]) for row in rows if "tokens" in row]
         return saturation.reached(lengths, steps, Budget(tokens).share(rows))
 
-    return Stage(1, method.shorten, start, 0, int(saturation.latest * steps), over=saturated)
+    shorten = guarded_by(config, method.shorten)
+    return Stage(1, shorten, start, 0, int(saturation.latest * steps), over=saturated)
 
 
 def order_of(context: RunContext, stage: Stage) -> list[list[Problem]]:

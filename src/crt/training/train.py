@@ -18,7 +18,7 @@ from crt.training.context import IN_PROCESS, Backend, RunContext
 from crt.training.progress import Progress
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, first_stage, generated, order_of, stage_of
-from crt.training.validation import Floor, against, confirm, guard_of
+from crt.training.validation import Floor, confirm, floor_of
 
 REFERENCES = "references"  # beside the runs, which share it
 
@@ -150,7 +150,7 @@ def train(run: Run, context: RunContext, fit: Fit, show: Show) -> None:
     `fit` trains one stage: that of TRL or that of verl.
     """
     reference = context.reference(context.base)  # π_ref
-    floor = against(context.on_validation(reference), guard_of(run.config.method))
+    floor = floor_of(run.config, context.on_validation(reference))
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
             fit(run, context, stage_of(run), reference, floor, show)
@@ -183,7 +183,8 @@ def recommendation(run: Run) -> str:
     best = run.checkpoint(run.progress["recommended"])
     if run.progress["feasible"]:
         return f"The shortest feasible checkpoint is {best}."
+    promised = "the contract" if run.config.contract.lines else "the reference's accuracy"
     return (
-        f"No checkpoint kept the reference's accuracy on the validation problems; {best} comes "
+        f"No checkpoint kept {promised} on the validation problems; {best} comes "
         "nearest. Evaluate it on more problems before using it."
     )

@@ -3,20 +3,21 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crt.algorithm.batch import Batch, batch_of
+from crt.algorithm.batch import TOKENS, Batch, batch_of
+from crt.algorithm.contract import Line, binding, shown
 from crt.algorithm.guard import paired_gap
-from crt.algorithm.objectives import Guarded, PrimalDual, Shorten
-from crt.algorithm.registry import Method
+from crt.algorithm.objectives import Shorten
 from crt.algorithm.two_stage import (
     Candidate,
     Start,
-    TwoStage,
     candidates_of,
+    guard_of,
     is_feasible,
     next_to_confirm,
     shortest_feasible,
     shortest_plausible,
 )
+from crt.config import RunConfig
 from crt.errors import DataError, GradingError
 from crt.io import write_sealed
 from crt.run import RECORD, Run
@@ -31,7 +32,8 @@ Floor = Callable[[Batch], dict[str, Any]]  # how a validation batch stands again
 def measured(context: RunContext, policy: Policy, step: int, floor: Floor) -> dict[str, Any]:
     """Accuracy and length of the policy on the validation problems, and how it stands."""
     rollouts = context.measured(policy, context.config.validation.rollouts, step)
-    return figures(*batch_of(rollouts, context.config.grading.truncated), floor)
+    truncated = context.config.grading.truncated
+    return figures(*batch_of(rollouts, truncated, context.measures), floor)
 
 
 def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[str, Any]:
@@ -39,9 +41,11 @@ def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[
     if batch is None:
         unknown = dict.fromkeys(("accuracy", "tokens", "margin", "rollouts"))
         return unknown | {"feasible": False, "left_out": len(left_out)}
+    cost = {} if batch.cost == TOKENS else {"cost": batch.mean_length}
     return {
         "accuracy": batch.accuracy,
-        "tokens": batch.mean_length,
+        "tokens": batch.mean_tokens,
+        **cost,
         "truncated": float(batch.truncated.mean()),
         "problems": len(batch.problem_ids),
         "rollouts": batch.correct.shape[1],
@@ -49,23 +53,44 @@ def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[
     } | floor(batch)
 
 
-def against(reference: Batch | None, guard: Shorten) -> Floor:
-    """How a validation batch stands against the reference's on the same problems."""
+def floor_of(config: RunConfig, reference: Batch | None) -> Floor:
+    """What a recipe's checkpoints are held against: its contract, or its method's guard."""
+    return against(reference, guard_of(config.method), config.contract.promises)
+
+
+def against(reference: Batch | None, guard: Shorten, lines: Sequence[Line] = ()) -> Floor:
+    """How a validation batch stands against the reference's on the same problems.
+
+    With lines the margin is that of the line that decides whether all of them are kept.
+    """
 
     def stands(batch: Batch) -> dict[str, Any]:
         known = set(reference.problem_ids) if reference else set()
         both = [problem_id for problem_id in batch.problem_ids if problem_id in known]
         if reference is None or not both:
             return {"margin": None, "feasible": False}
-        theirs = reference.select(both)
-        gap = paired_gap(batch.select(both), theirs)
-        margin = guard.tolerance + guard.slack - gap.mean
+        ours, theirs = batch.select(both), reference.select(both)
+        gap = paired_gap(ours, theirs)
+        margin, error = guard.tolerance + guard.slack - gap.mean, gap.standard_error
+        kept: dict[str, Any] = {}
+        if lines:
+            found = {line: line.standing(ours, theirs, guard.slack) for line in lines}
+            known = {line: standing for line, standing in found.items() if standing is not None}
+            kept = {
+                "accuracy_error": gap.standard_error,
+                "lines": {line.name: shown(line, s, True) for line, s in known.items()},
+            }
+            if len(known) < len(lines):  # nobody knows whether the others are kept
+                return {"margin": None, "feasible": False, **kept}
+            worst = binding(list(known.values()))
+            margin, error = worst.margin / worst.unit, worst.standard_error / worst.unit
         return {
             "reference_accuracy": theirs.accuracy,
-            "reference_tokens": theirs.mean_length,
-            "standard_error": gap.standard_error,
+            "reference_tokens": theirs.mean_tokens,
+            "standard_error": error,
             "margin": margin,
-            "feasible": is_feasible(margin, gap.standard_error),
+            "feasible": is_feasible(margin, error),
+            **kept,
         }
 
     return stands
@@ -130,7 +155,7 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage:
     policy = context.policy(model, sampler=engine, sampling=how)
     rollouts = context.measured(policy, num_samples, step, FINAL_DRAW)
     context.release()
-    batch, left_out = batch_of(rollouts, run.config.grading.truncated)
+    batch, left_out = batch_of(rollouts, run.config.grading.truncated, context.measures)
     if context.ranks.writes:
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
@@ -148,13 +173,3 @@ def graded(records: dict[int, dict[str, Any]]) -> list[Candidate]:
             "none can be chosen: look at the grader's settings and at the rollouts."
         )
     return candidates
-
-
-def guard_of(method: Method) -> Shorten:
-    """The guard a checkpoint is judged by: the method's own, or the reference's accuracy."""
-    if isinstance(method, TwoStage):
-        return method.shorten
-    if isinstance(method, Shorten):
-        return method
-    own = method.tolerance if isinstance(method, PrimalDual | Guarded) else 0.0
-    return Shorten(tolerance=own)

@@ -1,10 +1,10 @@
 """`crt train` from end to end on a tiny model: what it leaves behind."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -14,10 +14,10 @@ from crt.cli import main
 from crt.errors import GradingError
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.training import train as stages
 from crt.training.context import RunContext
 from crt.training.train import recommendation
-from crt.training.validation import FINAL_DRAW, confirm, graded
+from crt.training.train import train as train_stages
+from crt.training.validation import FINAL_DRAW, graded
 from tests.support.trained import rows, same, train
 
 
@@ -134,29 +134,24 @@ def test_only_what_could_be_graded_can_be_chosen():
         graded({2: lost})
 
 
-def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasible(
-    tiny, tmp_path, monkeypatch
-):
-    def record(step, tokens, margin):
-        return {"step": step, "accuracy": 0.9, "tokens": tokens, "margin": margin,
-                "standard_error": 0.02}  # fmt: skip
-
+def test_stage_two_starts_as_its_setting_says_and_what_is_handed_over_is_feasible(tiny, tmp_path):
     settings = ["method.start=plausible", "validation.final_rollouts=0"]
     made = Run.create(tmp_path / "run", load_recipe(tiny / "recipe.toml", settings))
-    known = {2: record(2, 90.0, 0.03), 4: record(4, 50.0, -0.015)}
-    monkeypatch.setattr(Run, "checkpoints", property(lambda _: known))
-    asked = []
+    # four is shorter, and its margin of -0.015 is within a standard error of 0.02 of being kept
+    for step, tokens, margin in ((2, 90.0, 0.03), (4, 50.0, -0.015)):
+        shutil.copytree(made.config.model.name, made.checkpoint(step))
+        record = {"step": step, "accuracy": 0.9, "tokens": tokens, "margin": margin}
+        record |= {"standard_error": 0.02}
+        (made.checkpoint(step) / "record.json").write_text(json.dumps(record))
+    given = []
 
-    def noted(run, context, floor, rule="feasible"):
-        best = confirm(run, context, floor, rule)
-        asked.append((rule, best.step))
-        return best
+    def nothing_is_trained(run, context, stage, *_):
+        given.append((stage.number, stage.start))
 
-    monkeypatch.setattr(stages, "confirm", noted)
-    monkeypatch.setattr(stages, "stage_of", MagicMock())
-    monkeypatch.setattr(stages, "against", MagicMock())
-    stages.train(made, MagicMock(), lambda *_: None, lambda _: None)
-    assert asked == [("plausible", 4), ("feasible", 2)]
+    context = RunContext(made.config, tmp_path)
+    train_stages(made, context, nothing_is_trained, lambda _: None)
+    context.close()
+    assert given == [(1, made.config.model.name), (2, str(made.checkpoint(4)))]
     assert made.progress["stage_two_from"] == 4 and made.progress["recommended"] == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from crt.cli import main
 from crt.commands import ask
-from crt.errors import ConfigError, DataError
+from crt.errors import ConfigError, DataError, EngineError
 from crt.pocket.language import EXAMPLE
 from crt.recipes import load_recipe
 from crt.run import Run
@@ -81,7 +81,7 @@ def test_settings_out_of_range_are_refused():
 def test_a_run_answers_with_its_recommended_checkpoint(tmp_path):
     config = load_recipe(Path("pocket"))
     run = Run.create(tmp_path / "run", config)
-    with pytest.raises(ConfigError, match="is not finished"):
+    with pytest.raises(EngineError, match="recommends no checkpoint yet"):
         ask.run(asked(EXAMPLE, "--model", str(run.path)))
     run.set_progress(recommended=42)
     assert ask.model_folder(str(run.path)) == run.checkpoint(42)

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from crt.commands import eval as command
-from crt.errors import ConfigError
+from crt.errors import ConfigError, EngineError
 from crt.pocket import path as pocket_path
 
 
@@ -101,10 +101,10 @@ def test_bad_input_is_one_sentence(words, told):
         command.run(arguments(*words))
 
 
-def test_a_run_needs_a_checkpoint_or_all(tmp_path):
+def test_a_run_that_recommends_nothing_needs_a_checkpoint_or_all(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is a run: name one of its checkpoints"):
+    with pytest.raises(EngineError, match="recommends no checkpoint yet: name one of"):
         command.run(arguments(tmp_path, "--data", "gsm8k"))
 
 

@@ -25,3 +25,15 @@ def test_json_is_the_configuration_alone(capsys):
 def test_an_unknown_key_says_the_nearest(capsys):
     assert main(["show", RECIPE, "--set", "optim.learningrate=1"]) == 2
     assert "Did you mean `learning_rate`?" in capsys.readouterr().err
+
+
+def test_what_would_go_wrong_is_seen_before_anything_runs(capsys):
+    assert main(["show", RECIPE]) == 0
+    assert "Note:" not in capsys.readouterr().out
+    changes = ["data.train=['nosuch.jsonl:20']", "prompt.instruction='{question} Only a number.'"]
+    assert main(["show", RECIPE, *(word for change in changes for word in ("--set", change))]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Note: nosuch.jsonl does not exist." in shown
+    assert "Note: the verifier math looks into \\boxed{}, and the prompt does not ask" in shown
+    assert main(["show", RECIPE, "--set", changes[1], "--set", "grading.verifier=number"]) == 0
+    assert "Note:" not in capsys.readouterr().out

@@ -68,6 +68,9 @@ def test_numbers_are_written_out(stored, answer):
         ({"solution": r"\boxed{1"}, "not closed"),
         ({"answer": "1", "tolerance": "-1"}, "tolerance '-1' is not a number from 0 up"),
         ({"answer": "1", "tolerance": "nan"}, "tolerance"),
+        ({"answer": "1", "tolerance": 10**400}, "tolerance 1000"),
+        ({"tests": True}, "test True is bool, not text"),
+        ({"tests": ["assert f()"], "setup": {"import": "math"}}, "setup .* is dict, not text"),
         ({"answer": "1", "tolerance": "small"}, "tolerance 'small' is not a number from 0 up"),
         ({"answer": "1", "question": ""}, "empty question"),
         ({"answer": "1", "question": ["a"]}, "list, not text"),
@@ -151,9 +154,12 @@ def test_olympiad_tolerance_is_read_and_a_unit_stays_out():
     assert (problem.answer, problem.tolerance) == ("4.2", 0.1)
 
 
-@pytest.mark.parametrize("stored", [[], None, ["$$"]])
-def test_an_olympiad_row_without_answer_is_bad(stored):
-    with pytest.raises(DataError, match="empty answer"):
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [([], "empty"), (None, "empty"), (["$$"], "empty"), (True, "bool, not text"), ({}, "dict")],
+)
+def test_an_olympiad_row_without_answer_is_bad(stored, reason):
+    with pytest.raises(DataError, match=reason):
         gold(read_olympiad, answer=stored)
 
 

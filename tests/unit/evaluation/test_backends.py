@@ -274,3 +274,15 @@ def test_addresses():
 def test_settings_that_cannot_work():
     with pytest.raises(ConfigError, match="concurrency 0"):
         EndpointSettings(concurrency=0)
+
+
+def test_thinking_is_as_long_as_the_server_says():
+    usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}}
+    apart = answered({"content": "\\boxed{1}", "reasoning_content": "hm"}, usage=usage)
+    assert parse_answer(apart, False).thinking == 6
+    # 0 where it takes nothing out of the text: then the marks in the text decide
+    usage["completion_tokens_details"]["reasoning_tokens"] = 0
+    assert parse_answer(answered({"content": "hm"}, usage=usage), False).thinking == 0
+    assert parse_answer(answered({"content": "hm"}, usage=usage), True).thinking == 9
+    marked = parse_answer(answered({"content": "hm</think>1"}, usage=usage), True)
+    assert marked.thinking is None

@@ -196,3 +196,18 @@ def test_another_verifier_is_in_the_manifest(file, tmp_path):
     found, _ = scored(file(rows), tmp_path / "out", grading=GradingConfig(verifier="number"))
     assert [rollout.verdict for rollout in found.rollouts()] == ["correct", "wrong"]
     assert "verifier=number" in found.manifest["grader"]
+
+
+def thinking(file, response, **row):
+    found, _ = scored(file([{"problem_id": "p", "response": response, "tokens": 9, **row}]))
+    return found.counts["two"].thinking.tolist()
+
+
+def test_thinking_is_counted_as_far_as_it_can_be(file):
+    assert thinking(file, "\\boxed{2}") == [0.0]  # nothing is marked
+    assert thinking(file, "<think>so \\boxed{2}") == [9.0]  # it never ends
+    assert thinking(file, "so", opens_thinking=True) == [9.0]
+    assert thinking(file, "<think>so</think>\\boxed{2}", thinking_tokens=6) == [6.0]
+    # marked, but where is not known in tokens; or more than there are
+    for more in ({}, {"thinking_tokens": 10}, {"thinking_tokens": "6"}):
+        assert str(thinking(file, "<think>so</think>\\boxed{2}", **more)) == "[nan]"

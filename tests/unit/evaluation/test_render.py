@@ -72,8 +72,20 @@ def test_a_table_wider_than_the_screen_is_one_block_per_row():
     assert all(len(line) <= 60 for line in narrow.splitlines())
 
 
+def test_no_screen_is_so_narrow_that_a_figure_is_cut():
+    columns = tuple(
+        Column("all data sets", f"tokens saved {i}", "acc", ("a",), 2) for i in range(4)
+    )
+    cells = tuple(Cell(Interval(10.0 + i, 7.0, 13.0, 9)) for i in range(4))
+    table = Table("t", "Title", columns, (("ours", cells),))
+    for width in range(55, 130, 3):
+        text = render.terminal([table], intervals=True, width=width)
+        assert all(f"1{i}.00 [7.00, 13.00]" in text for i in range(4)), width
+        assert all(len(line) <= width for line in text.splitlines()), width
+
+
 def test_a_pipe_is_as_wide_as_columns_says(monkeypatch):
-    for width in (40, 90):
+    for width in (40, 48, 90):
         monkeypatch.setenv("COLUMNS", str(width))
         assert max(map(len, render.terminal([TABLE]).splitlines())) <= width
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crt.cli import main
-from crt.errors import ConfigError
+from crt.errors import ConfigError, DataError
 from crt.experiments.plan import (
     Job,
     Recipe,
@@ -233,6 +233,13 @@ def test_the_papers_recipes_are_two_comparisons(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "DeepSeek-R1-Distill-Qwen-1.5B: 10 methods × seeds 1: 10 runs" in printed
     assert "Qwen/Qwen3-4B: 6 methods × seeds 1: 6 runs" in printed
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"kind": "tune", "jobs": [{"name": 3}]}'])
+def test_a_damaged_list_of_runs_is_one_sentence(content, tmp_path):
+    (tmp_path / "comparison.json").write_text(content)
+    with pytest.raises(DataError, match="not a comparison of this version"):
+        open_comparison(tmp_path)
 
 
 def test_names_are_safe_in_paths():

@@ -12,48 +12,26 @@ def setting(family, **request):
     return level.name, by
 
 
-def test_by_the_models_name(four):
-    assert setting(four, model="demo:detailed") == ("detailed", "model")
-
-
-def test_by_the_levels_own_name(four):
-    assert setting(four, model="detailed") == ("detailed", "model")
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("model", {"demo:detailed": "detailed", "detailed": "detailed"}),
+        ("reasoning_effort", {"none": "concise", "minimal": "concise", "low": "balanced"}),
+        ("reasoning_effort", {"medium": "detailed", "high": "full", "xhigh": "full"}),
+        ("verbosity", {"low": "concise", "medium": "balanced", "high": "full"}),
+        # 57, 61, 113, 129: 59 is as near to 57 as to 61, then the shorter one is taken; 60 is
+        # nearer to 61; 87 is in the middle of 61 and 113
+        ("token_target", {1: "concise", 59: "concise", 60: "balanced", 88: "detailed"}),
+        ("token_target", {10_000: "full"}),
+    ],
+)
+def test_each_way_of_turning_it(four, field, names):
+    for value, name in names.items():
+        assert setting(four, **{field: value}) == (name, field)
 
 
 def test_nothing_asked_is_the_shortest_certified(four):
     assert setting(four) == ("concise", "default")
-
-
-@pytest.mark.parametrize(
-    ("effort", "name"),
-    [
-        ("none", "concise"),
-        ("minimal", "concise"),
-        ("low", "balanced"),
-        ("medium", "detailed"),
-        ("high", "full"),
-        ("xhigh", "full"),
-    ],
-)
-def test_by_reasoning_effort(four, effort, name):
-    assert setting(four, reasoning_effort=effort) == (name, "reasoning_effort")
-
-
-@pytest.mark.parametrize(
-    ("verbosity", "name"), [("low", "concise"), ("medium", "balanced"), ("high", "full")]
-)
-def test_by_verbosity(four, verbosity, name):
-    assert setting(four, verbosity=verbosity) == (name, "verbosity")
-
-
-@pytest.mark.parametrize(
-    ("target", "name"),
-    [(1, "concise"), (59, "concise"), (60, "balanced"), (88, "detailed"), (10_000, "full")],
-)
-def test_by_token_target(four, target, name):
-    # 57, 61, 113, 129: 59 is as near to 57 as to 61, then the shorter one is taken; 60 is nearer
-    # to 61; 87 is in the middle of 61 and 113
-    assert setting(four, token_target=target) == (name, "token_target")
 
 
 def test_which_counts(four):

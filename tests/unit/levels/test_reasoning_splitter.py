@@ -26,49 +26,40 @@ def read(letters, text, **settings):
     return thought, output, splitter
 
 
-def test_a_prompt_that_opened_the_thinking(letters):
-    thought, output, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", phase="thinking")
+OPENED = {"phase": "thinking"}  # the prompt did
+ANSWER = {"phase": "answer"}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "thought", "output"),
+    [
+        ("<think>I add.</think>3", {}, "I add.", "3"),
+        ("<thing> is no mark", {}, "", "<thing> is no mark"),
+        ("<thi", {}, "", "<thi"),
+        ("7 × 6 = 42 🙂</think>π", OPENED, "7 × 6 = 42 🙂", "π"),  # letters of several tokens
+        ("a  b\n\nc</think>d", OPENED, "a  b\n\nc", "d"),
+        ("price EN", {**ANSWER, "stops": ("END",)}, "", "price EN"),  # a stop that only begins
+        # a stop in the thinking means nothing
+        ("1\n\n2</think>yes\n\nno", {**OPENED, "stops": ("\n\n",)}, "1\n\n2", "yes"),
+    ],
+)
+def test_thinking_and_answer(letters, text, settings, thought, output):
+    assert read(letters, text, **settings)[:2] == (thought, output)
+
+
+def test_tokens_of_thinking_are_counted(letters):
+    thought, output, splitter = read(letters, "\nI add.\n</think>\n\n\\boxed{3}", **OPENED)
     assert (thought, output) == ("I add.", "\\boxed{3}")
     # "\nI add.\n</think>" is 16 letters, "\n\n\\boxed{3}" 11, and one token ends it
     assert (splitter.reasoning_tokens, splitter.tokens) == (16, 28)
-
-
-def test_a_response_that_opens_it_itself(letters):
-    thought, output, splitter = read(letters, "<think>I add.</think>3")
-    assert (thought, output, splitter.reasoning_tokens) == ("I add.", "3", 21)
-
-
-def test_a_response_that_does_not_think(letters):
-    assert read(letters, "<thing> is no mark")[:2] == ("", "<thing> is no mark")
-    assert read(letters, "<thi")[:2] == ("", "<thi")
-
-
-def test_thinking_that_is_never_closed(letters):
-    thought, output, splitter = read(letters, "I add </thi", phase="thinking")
+    assert read(letters, "<think>I add.</think>3")[2].reasoning_tokens == 21
+    thought, output, splitter = read(letters, "I add </thi", **OPENED)  # never closed
     assert (thought, output, splitter.reasoning_tokens) == ("I add </thi", "", 12)
 
 
-def test_letters_of_several_tokens(letters):
-    assert read(letters, "7 × 6 = 42 🙂</think>π", phase="thinking")[:2] == ("7 × 6 = 42 🙂", "π")
-
-
-def test_spaces_inside_the_thinking_stay(letters):
-    assert read(letters, "a  b\n\nc</think>d", phase="thinking")[0] == "a  b\n\nc"
-
-
 def test_a_stop_cuts_the_answer(letters):
-    _, output, splitter = read(letters, "one. END two", phase="answer", stops=("END", "two"))
+    _, output, splitter = read(letters, "one. END two", **ANSWER, stops=("END", "two"))
     assert output == "one. " and splitter.tokens == 8  # up to the stop
-
-
-def test_a_stop_in_the_thinking_means_nothing(letters):
-    text = "first\n\nthen</think>yes\n\nno"
-    thought, output, _ = read(letters, text, phase="thinking", stops=("\n\n",))
-    assert (thought, output) == ("first\n\nthen", "yes")
-
-
-def test_a_stop_that_only_begins_is_told(letters):
-    assert read(letters, "price EN", phase="answer", stops=("END",))[1] == "price EN"
 
 
 def test_overlap():

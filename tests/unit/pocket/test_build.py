@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 
 from crt.errors import ConfigError
-from crt.pocket import tokenizer
 from tools.pocket import build, chunks, default, model, polish, rollouts, sums, supervised
 from tools.pocket.build import Clock, Stopped
+from tools.pocket.vocabulary import train, wrap
 from tools.pocket.worlds import Plan, Shape, World
 
 PLAN = Plan(supervised=3, second=2, polish=2, problems=4, copies=1)
@@ -108,8 +108,8 @@ def test_written_as_a_llama_it_computes_the_same():
 
 def test_what_a_trained_model_knows_is_taken_over():
     shape = Shape(64, 1, 2)
-    old = tokenizer.wrap(tokenizer.train(["one two"], 150))
-    new = tokenizer.wrap(tokenizer.train(["three two one zero"], 170))
+    old = wrap(train(["one two"], 150))
+    new = wrap(train(["three two one zero"], 170))
     trained = model.fresh(len(old), 0, 1, 0, shape)
     net = model.fresh(len(new), 0, 1, 1, shape)
     before = net.model.embed_tokens.weight.clone()

@@ -4,10 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from crt.pocket.language import EXAMPLE, Outside, apology, outside, read
-from crt.pocket.problems import problems
+from crt.pocket import DEFAULT, make_problems
+from crt.pocket.language import EXAMPLE, Outside, apology, read
 
 EVERYDAY = Path(__file__).parent / "everyday"
+
+
+def outside(question: str) -> str | None:
+    """Why a question is outside the model's language, or None if it is inside."""
+    try:
+        read(question)
+    except Outside as reason:
+        return str(reason)
+    return None
 
 
 def rows(name: str) -> list[str]:
@@ -15,7 +24,7 @@ def rows(name: str) -> list[str]:
 
 
 def test_its_own_problems_are_inside_as_they_stand():
-    for problem in problems("test", 500, 9):
+    for problem in make_problems(DEFAULT, "test", 500, 9):
         assert read(problem.question).question == problem.question
 
 
@@ -104,6 +113,7 @@ def test_what_it_cannot_do_is_refused_in_one_sentence(question):
         ("Tom has 5 nuts. Ann has 3 nuts. How many nuts does Ann have?", "two people"),
         ("Tom has 5 nuts. He buys 3 more. How many nuts did he have at first?", "this form"),
         ("Tom has 5 nuts. How many pens? How many nuts?", "one question"),
+        ("Ann has 5 dollars. Tom has 3 times as many. How many dollars has Tom?", "this form"),
     ],
 )
 def test_what_is_outside_and_why(question, why):

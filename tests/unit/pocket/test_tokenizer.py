@@ -6,8 +6,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from crt.data.prompts import PromptSettings, prepare, render
-from crt.pocket import path
-from crt.pocket.problems import exercise, problems, put
+from crt.pocket import DEFAULT, make_problems, path
+from crt.pocket.problems import exercise, put
 from crt.pocket.tokenizer import INSTRUCTION, prompt
 from tools.pocket.styles import STYLES, answer
 
@@ -41,7 +41,7 @@ def test_words_are_whole_and_digits_single(words):
 
 
 def test_the_products_default_prompt_is_the_one_it_was_trained_on(words):
-    item = problems("test", 1, 0)[0]
+    item = make_problems(DEFAULT, "test", 1, 0)[0]
     rendered = render(item, prepare(words, PromptSettings()))
     assert rendered.text == prompt(words, item.question)
     assert rendered.text.endswith(f"\n{INSTRUCTION}<end><assistant><think>\n")

@@ -56,9 +56,8 @@ def test_what_is_not_there_gets_a_sentence(name, sentence):
 
 
 def test_a_level_with_too_few_problems_is_refused(monkeypatch):
-    tiny = sums.SumsWorld(
-        "pocket:chunks", (sums.Level((2, 2), (1, 3), 0.5), sums.Level((5, 5), (1, 9), 0.5))
-    )
+    levels = (sums.Level((2, 2), (1, 3)), sums.Level((5, 5), (1, 9)))
+    tiny = sums.SumsWorld("pocket:chunks", levels)
     monkeypatch.setitem(sums.WORLDS, "pocket:chunks", tiny)
     with pytest.raises(DataError, match="too few problems of these levels for 10 in test"):
         load("pocket:chunks@1/test:10")  # 1 + 1 to 3 + 3: nine in all splits

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from crt.evaluation.audit import audit
 from crt.io import write_text
+from crt.reporting.audit import write_audit
 from crt.reporting.load import load_report_data
 from crt.reporting.report import figures_of, page
 
@@ -338,3 +340,19 @@ def test_every_kind_of_page_is_quiet(make_run, evaluated, answers, reader, tmp_p
     found.open(written(tmp_path / "b.html", tmp_path / "lone"))
     found.explorer()
     assert found.said == []
+
+
+# ---- The page of an audit
+
+
+def test_an_audit_opens_quietly_shows_its_figures_and_leads_to_answers(evaluated, reader, tmp_path):
+    said = [[(f"It is {n}. \\boxed{{{n}}}", 30 + n, True), (HOSTILE, 8, False)] for n in range(6)]
+    evaluation = evaluated(tmp_path / "mine", said, questions=[HOSTILE] * 6)
+    path = write_audit(evaluation, audit(evaluation), tmp_path, ["mine"])
+    found = reader().open(path)
+    found.draw_all(("overthinking", "difficulty", "shortest"))
+    found.page.locator("#shortest figure svg [aria-roledescription=point]").first.click(force=True)
+    found.page.wait_for_selector("#reading .answer")
+    assert found.said == []
+    assert [url for url in found.asked if not url.startswith(("file:", "data:"))] == []
+    assert found.page.evaluate("window.hacked") is None

@@ -56,6 +56,17 @@ def test_a_folder(folder):
     assert cache_bytes(found.model) == 64
 
 
+def test_a_run_stands_for_the_checkpoint_that_it_recommends(folder, tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.json").write_text("{}")  # the run's own, no model's
+    with pytest.raises(EngineError, match="recommends no checkpoint yet"):
+        load_model(str(run))
+    folder.rename(run / "checkpoints" / "step-0012")
+    (run / "progress.json").write_text('{"recommended": 12}')
+    assert load_model(str(run)).hash == weights_hash(run / "checkpoints" / "step-0012")
+
+
 def test_a_tokenizer_of_its_own_is_not_replaced_by_the_familys(folder):
     # AutoTokenizer takes every Qwen2 folder's words for Qwen2's: "ab" would fall apart
     assert load_model(str(folder)).tokenizer.tokenize("abc") == ["ab", "c"]

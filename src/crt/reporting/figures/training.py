@@ -17,6 +17,7 @@ from crt.reporting.style import Figure, Spec, axis, layer, mark, tooltip
 
 GUARDED = ("crt", "crt_1s", "primal_dual")  # whose margin in Stage I is one of accuracy
 GOALS = {"length": style.BLUE, "accuracy": style.VERMILLION, "mixed": style.GREEN}
+GOALS |= {"repair": style.ORANGE}  # of a line that is not about accuracy
 COLOR = style.nominal("goal", GOALS, GOALS.values(), None)
 SMOOTHING = 0.8
 MOST_STEPS = 600  # in the figure; the lines are smoothed over all of them
@@ -56,6 +57,7 @@ def make_rows(run: RunView) -> list[Row]:
         error = 100 * (step.get("standard_error") or 0.0)
         stage = int(step.get("stage", 1))
         has_floor = run.method in GUARDED and stage == 1 and step.get("margin") is not None
+        has_floor = has_floor and "lines" not in step
         before = rows[-1] if rows else {"smooth_gap": gap, "smooth_tokens": tokens}
         rows.append(
             {
@@ -193,7 +195,7 @@ def _validation_rows(run: RunView) -> Iterator[Row]:
         records = {0: start, **records}
     for step, record in records.items():
         acc, length = 100 * record["accuracy"], record["tokens"]
-        error = 196 * (record.get("standard_error") or 0.0)
+        error = 196 * (record.get("accuracy_error", record.get("standard_error")) or 0.0)
         yield {
             **{"sets": VALIDATION, "curve": run.name, "seed": run.config.seed, "step": step},
             "recommended": bool(step) and step == run.recommended,

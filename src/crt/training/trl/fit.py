@@ -69,6 +69,7 @@ def fit(
         reference=reference,
         estimator=run.config.optim.estimator,
         truncated_as=run.config.grading.truncated,
+        measures=context.measures,
         stage=stage.number,
         off_policy=run.config.sampling.source == "reference",
     )

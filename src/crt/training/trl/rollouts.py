@@ -13,7 +13,13 @@ from crt.errors import ConfigError
 from crt.grading.grader import Grader
 from crt.sampling.base import Group, Sampling, prompt_seeds, sample_groups
 from crt.sampling.models import LoadedModel
-from crt.sampling.policy import Response, decode_response, grade_responses, mix_seeds
+from crt.sampling.policy import (
+    Response,
+    decode_response,
+    grade_responses,
+    mix_seeds,
+    thinking_length,
+)
 from crt.types import Problem, Rollout, Verdict
 
 WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
@@ -47,6 +53,7 @@ class Correctness:
                     len(token_ids),
                     "eos" if token_ids[-1] in self.eos_token_ids else "length",
                     self.opens_thinking[name],
+                    thinking_length(self.tokenizer, token_ids, self.opens_thinking[name]),
                 )
             ]
             for token_ids, name in zip(completion_ids, problem_id, strict=True)

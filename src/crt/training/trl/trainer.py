@@ -14,12 +14,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from crt.algorithm.advantages import Estimator
-from crt.algorithm.batch import Array, Batch, BoolArray, TruncatedAs
+from crt.algorithm.batch import TOKENS_ALONE, Array, Batch, BoolArray, Measures, TruncatedAs
 from crt.algorithm.objectives import Objective, state_of, with_state
 from crt.algorithm.step import ReferenceFor, Step, decide, logged_metrics, weight_by_length
 from crt.errors import ConfigError
 from crt.io import read_json, write_json
 from crt.sampling.hf import denormals_flushed
+from crt.sampling.policy import made_by_model, thinking_length
 from crt.training.trl.micro_batches import can_share_prefixes, completion_logprobs, regroup
 from crt.training.trl.rollouts import Correctness
 from crt.types import Rollout, Verdict
@@ -30,12 +31,15 @@ STATE_FILE = "objective.json"
 class CRTTrainer(GRPOTrainer):
     """In place of `GRPOTrainer`, with an objective and the reference it guards against.
 
-    The data set needs the column `problem_id`, and `budget` if prompts state one; the one reward
+    The data set needs the column `problem_id`, `budget` if prompts state one, and `dataset` if a
+    line of a contract is about one of several data sets. The one reward
     function says 1 for a correct response, 0 for a wrong one and None for one that could not be
     graded. `reference` holds rollouts of the frozen policy for every problem, or finds them by id.
     `on_step` is called after every decision, the same on every rank. `off_policy` says that another
     model writes the responses: the ratio of the update is then to the probabilities it gave them.
     """
+
+    measures: Measures = TOKENS_ALONE
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class CRTTrainer(GRPOTrainer):
         reference: Batch | ReferenceFor,
         estimator: Estimator = "group_std",
         truncated_as: TruncatedAs = "wrong",
+        measures: Measures = TOKENS_ALONE,
         stage: int = 1,
         off_policy: bool = False,
         on_step: Callable[[Step], None] | None = None,
@@ -54,6 +59,7 @@ class CRTTrainer(GRPOTrainer):
         self.reference = reference.select if isinstance(reference, Batch) else reference
         self.estimator: Estimator = estimator
         self.truncated_as: TruncatedAs = truncated_as
+        self.measures = measures
         self.stage, self.off_policy, self.on_step = stage, off_policy, on_step
         self.rollouts: list[Rollout] = []  # of the last step, of all ranks
         self.advantages: Array = np.zeros((0, 0))  # (P, G) theirs
@@ -80,7 +86,7 @@ class CRTTrainer(GRPOTrainer):
             own = rewards[self._share(len(inputs)), 0].tolist()
             tokenizer: Any = self._tokenizer
             end = {*self.eos_token_ids, tokenizer.pad_token_id}
-            mine = rollouts_from_rewards(inputs, completion_ids_list, own, end)
+            mine = rollouts_from_rewards(inputs, completion_ids_list, own, end, tokenizer)
         budgets = [example.get("budget") for example in inputs]
         self.rollouts = gather_object(
             [replace(rollout, budget=b) for rollout, b in zip(mine, budgets, strict=True)]
@@ -98,6 +104,8 @@ class CRTTrainer(GRPOTrainer):
             self.finite_logprobs = bool(gathered.all())
         if self.off_policy:
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
+        if "tool_mask" in output:
+            self._leave_out_tools(output["tool_mask"] * output["completion_mask"])
         step = self._with_weights(self._decide(), output)
         values = self.advantages.reshape(-1)
         mine = self._share(len(inputs))
@@ -112,9 +120,15 @@ class CRTTrainer(GRPOTrainer):
     def _decide(self) -> Step:
         """Advantages of all rollouts, 0 for problems left out; the same on every rank."""
         self.advantages, step, self.objective = decide(
-            self.objective, self.rollouts, self.reference, self.estimator, self.truncated_as
+            *(self.objective, self.rollouts, self.reference),
+            *(self.estimator, self.truncated_as, self.measures),
         )
         return step
+
+    def _leave_out_tools(self, mask: Tensor) -> None:
+        """What a tool or an environment wrote is no length of the model's."""
+        pairs = zip(self.rollouts[self._share(len(mask))], mask.tolist(), strict=True)
+        self.rollouts = gather_object([made_by_model(*pair) for pair in pairs])
 
     def _share(self, rows: int) -> slice:
         """This rank's rows among those of all ranks."""
@@ -242,6 +256,7 @@ def rollouts_from_rewards(
     completion_ids: Sequence[Sequence[int]],
     rewards: Sequence[float],
     eos_token_ids: set[Any],
+    tokenizer: Any,
 ) -> list[Rollout]:
     """The rollouts of a user's own reward function, which says no more than the verdict."""
     return [
@@ -251,6 +266,8 @@ def rollouts_from_rewards(
             len(token_ids),
             "eos" if token_ids[-1] in eos_token_ids else "length",
             _verdict(reward),
+            dataset=example.get("dataset") or "",
+            thinking=thinking_length(tokenizer, token_ids),
         )
         for example, token_ids, reward in zip(inputs, completion_ids, rewards, strict=True)
     ]

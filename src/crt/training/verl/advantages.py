@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from crt.algorithm.advantages import Estimator
-from crt.algorithm.batch import Batch, TruncatedAs
+from crt.algorithm.batch import TOKENS_ALONE, Batch, Measures, TruncatedAs
 from crt.algorithm.objectives import Objective
 from crt.algorithm.step import Step, decide
 from crt.types import Rollout
@@ -31,6 +31,7 @@ def decide_batch(
     group_size: int,
     estimator: Estimator = "group_std",
     truncated_as: TruncatedAs = "wrong",
+    measures: Measures = TOKENS_ALONE,
 ) -> tuple[BatchAdvantages, AnyObjective]:
     """What the step trains on, and the objective of the next one.
 
@@ -43,7 +44,9 @@ def decide_batch(
             places.setdefault(rollout.problem_id, []).append(place)
     groups = {name: group for name, group in places.items() if len(group) == group_size}
     ordered = [rollout for group in groups.values() for at in group if (rollout := rollouts[at])]
-    by_group, step, after = decide(objective, ordered, lambda _: reference, estimator, truncated_as)
+    by_group, step, after = decide(
+        objective, ordered, lambda _: reference, estimator, truncated_as, measures
+    )
     values, masked = np.zeros(len(rollouts)), np.ones(len(rollouts), dtype=bool)
     for group, advantages in zip(groups.values(), by_group, strict=True):
         values[group], masked[group] = advantages, not advantages.any()

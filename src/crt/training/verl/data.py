@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crt.algorithm.batch import Batch
+from crt.algorithm.batch import TOKENS, Batch
 from crt.data.prompts import Prompt
 from crt.io import read_json, write_json, written_whole
 from crt.run import STATE, Run
@@ -16,11 +16,10 @@ from crt.training.stage import Stage
 from crt.types import Problem
 
 COLUMNS = ("problem_ids", "correct", "length", "truncated")  # of a reference's file
+TABLES = ("measured", "within")  # of a contract: name → column
 
 
 class StageFolder:
-    """Where a stage's files for verl are."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.train = path / "train.parquet"  # the prompts, in the order of the steps
@@ -77,10 +76,19 @@ def read_info(extra_info: Any) -> dict[str, Any]:
 
 def write_reference(path: Path, batch: Batch | None) -> None:
     """A frozen policy's results by problem; null if none could be graded."""
-    write_json(path, batch and {name: np.array(getattr(batch, name)).tolist() for name in COLUMNS})
+    if batch is None:
+        write_json(path, None)
+        return
+    columns: dict[str, Any] = {n: np.array(getattr(batch, n)).tolist() for n in COLUMNS}
+    for table in TABLES:
+        columns[table] = {n: np.array(v).tolist() for n, v in getattr(batch, table).items()}
+    write_json(path, columns | {"cost": batch.cost})
 
 
 def read_reference(path: Path) -> Batch | None:
     """The batch that `write_reference` wrote."""
     columns = read_json(path)
-    return columns and Batch(*(columns[name] for name in COLUMNS))
+    if columns is None:
+        return None
+    tables = {t: {n: np.array(v) for n, v in columns.get(t, {}).items()} for t in TABLES}
+    return Batch(*(columns[name] for name in COLUMNS), **tables, cost=columns.get("cost", TOKENS))

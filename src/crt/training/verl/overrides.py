@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crt.algorithm.contract import inner_of
 from crt.algorithm.objectives import AccuracyOnly
 from crt.algorithm.registry import name_of
 from crt.algorithm.two_stage import TwoStage
@@ -59,7 +60,7 @@ def training(
     ours = {
         "run": str(run),
         "eos_token_ids": list(model.eos_token_ids),
-        "objective": settings_of(stage.objective),
+        "objective": settings_of(inner_of(stage.objective)),
     }
     return (
         usual(config, model)

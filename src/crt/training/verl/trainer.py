@@ -29,6 +29,7 @@ from verl.utils.import_utils import is_trl_available
 from verl.utils.profiler import simple_timer
 from verl.workers.utils.padding import response_to_nested
 
+from crt.algorithm.contract import inner_of, with_inner
 from crt.algorithm.objectives import state_of, with_state
 from crt.algorithm.step import Step, logged_metrics, weight_by_length
 from crt.config import read_dataclass
@@ -36,7 +37,13 @@ from crt.grading.grader import make_grader
 from crt.io import read_json, write_json
 from crt.run import Run
 from crt.sampling.models import load_tokenizer
-from crt.sampling.policy import Response, decode_response, grade_responses
+from crt.sampling.policy import (
+    Response,
+    decode_response,
+    grade_responses,
+    made_by_model,
+    thinking_length,
+)
 from crt.training.stage import stage_of
 from crt.training.verl.advantages import BatchAdvantages, decide_batch
 from crt.training.verl.data import folder_of, read_info, read_reference
@@ -73,7 +80,9 @@ class ClusterTrainer(PPOTrainerSync):
         self.run = Run.open(Path(config.crt.run))
         stage, model = stage_of(self.run), Path(config.actor_rollout_ref.model.path)
         settings: Any = OmegaConf.to_container(config.crt.objective, resolve=True)
-        self.objective = read_dataclass(type(stage.objective), settings)
+        inner = read_dataclass(type(inner_of(stage.objective)), settings)
+        self.objective = with_inner(stage.objective, inner)
+        self.measures = self.run.config.contract.measures()
         folder, self.stage = folder_of(self.run, stage), stage.number
         self.reference = read_reference(folder.reference)
         self.recorder = ClusterRecorder(self.run, stage, folder, model)
@@ -89,9 +98,11 @@ class ClusterTrainer(PPOTrainerSync):
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
         noted = data.pop("extra_fields").tolist()
+        sizes = data["response_mask"].offsets().diff().tolist()
+        masks = data["response_mask"].values().split(sizes)  # 0: written by a tool
         rollouts = [
-            None if tag.get("is_padding") else rollout_of(fields)
-            for fields, tag in zip(noted, batch.tags, strict=True)
+            None if tag.get("is_padding") else made_by_model(rollout_of(fields), mask.tolist())
+            for fields, tag, mask in zip(noted, batch.tags, masks, strict=True)
         ]
         config = self.run.config
         advantages, self.objective = decide_batch(
@@ -101,6 +112,7 @@ class ClusterTrainer(PPOTrainerSync):
             config.sampling.group_size,
             config.optim.estimator,
             config.grading.truncated,
+            self.measures,
         )
         correction = self.config.algorithm.rollout_correction
         trained, weights, correction_metrics = loss_fields(data, advantages, correction)
@@ -293,6 +305,7 @@ class Correctness(RewardManagerBase):
             len(tokens),
             "eos" if ended else "length",
             info["opens_thinking"],
+            thinking_length(self.own_tokenizer, tokens, info["opens_thinking"]),
         )
         (rollout,) = grade_responses([info["problem"]], [[response]], self.grader)
         return replace(rollout, budget=info["budget"])

@@ -457,3 +457,25 @@ def test_problems_without_reference_rollouts_are_refused_before_sampling(tmp_pat
     few = reference(0.5).select([f"p{i}" for i in range(10)])
     with pytest.raises(DataError, match="70 of 80 problems have no reference rollouts"):
         trainer(tmp_path, tokenizer, Shorten(), few)
+
+
+def test_tokens_of_a_tool_are_no_length(tmp_path, tokenizer):
+    """A rollout function may say with `env_mask` which tokens the model made."""
+    words = tokenizer.convert_tokens_to_ids(["a", "b", "c", "d", "<eos>"])
+
+    def with_a_tool(prompts, trainer):
+        ids = [tokenizer.encode(prompt) for prompt in prompts]
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [words] * len(prompts),
+            "logprobs": [[-1.0] * 5] * len(prompts),
+            "env_mask": [[1, 0, 0, 1, 1] if i % 2 else [1] * 5 for i in range(len(prompts))],
+        }
+
+    seen = []
+    one = trainer(tmp_path, tokenizer, LengthOnly(), steps=1, on_step=seen.append,
+                  rollout_func=with_a_tool)  # fmt: skip
+    one.train()
+    assert [rollout.length for rollout in one.rollouts[:4]] == [5, 3, 5, 3]
+    assert seen[0].signal.row["tokens"] == 4.0
+    assert seen[0].signal.advantages[0, 1] > 0 > seen[0].signal.advantages[0, 0]

@@ -1,6 +1,5 @@
 """What a cluster's trainer leaves in a run's directory, and what is refused before it starts."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from crt.cli import main
 from crt.data.prompts import render
 from crt.errors import ConfigError, EngineError
 from crt.io import read_json
-from crt.recipes import config_of, load_recipe
+from crt.recipes import load_recipe
 from crt.run import Run
 from crt.training.context import RunContext
 from crt.training.reference import Store
@@ -31,7 +30,7 @@ from crt.training.verl.fit import (
 )
 from crt.training.verl.recorder import ClusterRecorder
 from crt.types import Rollout, Verdict
-from tests.support.tiny_model import make_model
+from tests.support.tiny_model import make_model, verl_config
 
 METRICS = {
     "actor/pg_loss": 0.25,
@@ -42,18 +41,13 @@ METRICS = {
 
 
 def config(**changes):
-    data = {
-        "name": "t",
-        "engine": "verl",
-        "model": {"name": "m"},
-        "data": {"train": ["d"]},
-        "method": {"type": "crt_1s"},
+    small = {
         "schedule": {"steps": 6, "problems_per_step": 2, "save_every": 2},
         "sampling": {"max_tokens": 100, "group_size": 4},
         "validation": {"rollouts": 2},
         "cluster": {"devices": 2},
     }
-    return config_of(data | changes)
+    return verl_config(**small | changes)
 
 
 def rollouts(verdicts: str, tokens: int = 20, group: int = 4) -> list[Rollout]:
@@ -311,8 +305,3 @@ def test_the_command_can_be_shown_without_a_cluster(tiny, tmp_path, capsys):
     assert f"+crt.run={run}" in told and not run.exists()
     assert main([*words[:2], "--print"]) == 2
     assert "--print is for the engine verl" in capsys.readouterr().err
-
-
-def test_records_survive_json(training):
-    training.step(1)
-    assert json.loads(json.dumps(training.run.rollouts(1))) == training.run.rollouts(1)

@@ -10,7 +10,7 @@ import pytest
 from crt.algorithm.objectives import PrimalDual, Shorten
 from crt.algorithm.registry import METHODS
 from crt.config import read_dataclass, settings_of
-from crt.recipes import config_of, load_recipe
+from crt.recipes import load_recipe
 from crt.training.stage import Stage
 from crt.training.verl.data import StageFolder
 from crt.training.verl.fit import environment, shown
@@ -24,22 +24,18 @@ from crt.training.verl.overrides import (
     sampling,
     training,
 )
+from tests.support.tiny_model import verl_config
 
 MODEL = Model(Path("/models/base"), "bfloat16", 300, (7, 9))
 RECIPES = Path(__file__).parents[4] / "recipes"
 
 
 def config(**changes):
-    data = {
-        "name": "t",
-        "engine": "verl",
-        "model": {"name": "m"},
-        "data": {"train": ["d"]},
-        "method": {"type": "crt_1s"},
+    usual = {
         "schedule": {"steps": 20, "problems_per_step": 64},
         "sampling": {"max_tokens": 1000, "group_size": 8},
     }
-    return config_of(data | changes)
+    return verl_config(**usual | changes)
 
 
 def overrides(objective=None, saved=None, adapter=None, **changes):

@@ -1,0 +1,103 @@
+"""What a card claims: the model card of `crt export`, family.json, an evaluation's figures.json."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crt.errors import ConfigError, DataError
+from crt.evaluation.paired import TOLERANCE
+from crt.evaluation.store import FIGURES, load
+from crt.evaluation.verify import Claim, percent_claim
+from crt.levels.family import FAMILY, Family, Level, Measurement, read_family
+
+CARD = "README.md"
+LARGEST = 1 << 20  # bytes of a card
+_ROW = re.compile(r"^\| Accuracy \| [^|]+ \| (\d+(?:\.\d+)?) % \(", re.MULTILINE)
+_TOLERANCE = re.compile(r"the tolerance is (\d+(?:\.\d+)?)\.\s")
+_SAMPLING = re.compile(
+    r"^(\d+) responses to each problem at temperature ([\d.]+), top-p\s([\d.]+), "
+    r"at most (\d+) tokens, on ([^\n]+)\. Measured on",
+    re.MULTILINE,
+)
+_PROMPT = re.compile(r"where `\{question\}` is yours:\n\n```\n(.*?)\n```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim, and the settings under which it was measured, by the names of the options."""
+
+    claim: Claim
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def is_card(text: str) -> bool:
+    """Whether `--claim` names a file; a claim in words is none."""
+    return Path(text).name in (CARD, FAMILY, FIGURES) or Path(text).suffix in (".md", ".json")
+
+
+def read_card(path: Path, level: str | None = None) -> Card:
+    """The claim of a card; it is untrusted input."""
+    if path.name == FIGURES:
+        return _of_evaluation(path.parent)
+    if path.suffix == ".json":
+        family = read_family(path)
+        return _of_level(
+            family, family.require_level(level, "--level") if level else family.default
+        )
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST).decode("utf-8", "replace")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    base, tolerance, sampling = (part.search(text) for part in (_ROW, _TOLERANCE, _SAMPLING))
+    if not (base and tolerance and sampling):
+        raise ConfigError(
+            f"{path} claims nothing that can be checked: it is no card of crt export, or that of a "
+            'base. State the claim: --claim "accuracy >= base - 1pt"'
+        )
+    rollouts, temperature, top_p, max_tokens, data = sampling.groups()
+    settings = {
+        "data": ",".join(re.findall(r"`([^`]+)`", data)),
+        "rollouts": int(rollouts),
+        "temperature": _number(temperature, path),
+        "top_p": _number(top_p, path),
+        "max_tokens": int(max_tokens),
+    }
+    prompt = _PROMPT.search(text)
+    settings |= {"instruction": prompt[1]} if prompt else {}
+    return Card(percent_claim(tolerance[1], base[1]), settings)
+
+
+def _number(text: str, path: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{path}: {text!r} is no number") from None
+
+
+def _of_level(family: Family, level: Level) -> Card:
+    base = family.levels[-1]
+    if level.certificate is None:
+        raise ConfigError(f"the level {level.name} is the base: there is nothing to claim")
+    settings = _settings(family.measured) | {"instruction": family.prompt.instruction}
+    return Card(Claim(level.certificate.tolerance, base.acc.value / 100), settings)
+
+
+def _settings(measured: Measurement) -> dict[str, Any]:
+    names = ("rollouts", "temperature", "top_p", "max_tokens")
+    data = ",".join(str(each["name"]) for each in measured.data)
+    return {name: getattr(measured, name) for name in names} | {"data": data}
+
+
+def _of_evaluation(folder: Path) -> Card:
+    """That the model is as good as the evaluation says, within the usual tolerance."""
+    evaluation = load(folder)
+    sampling = evaluation.manifest["sampling"]
+    names = ("rollouts", "temperature", "top_p", "max_tokens")
+    settings = {name: sampling[name] for name in names if sampling.get(name) is not None}
+    acc = evaluation.metrics["averages"]["all"].get("acc")
+    if not acc:
+        raise DataError(f"{folder} has no accuracy to claim")
+    data = ",".join(str(each["name"]) for each in evaluation.manifest["data"])
+    return Card(Claim(TOLERANCE, acc["value"] / 100), settings | {"data": data})

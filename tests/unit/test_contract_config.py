@@ -1,0 +1,107 @@
+"""What a recipe may promise; what cannot be kept is refused when it is read."""
+
+import pytest
+
+from crt.config import ContractConfig
+from crt.describe import as_toml, what_would_run
+from crt.errors import ConfigError
+from crt.recipes import config_of, load_recipe
+
+ACCURACY = {"metric": "accuracy", "at_least": "reference"}
+
+
+def table(*lines, cost="tokens", **changes):
+    data = {
+        "name": "test",
+        "model": {"name": "pocket"},
+        "data": {"train": ["pocket@1:50", "pocket@4:50", "folder/own.jsonl"]},
+        "method": {"type": "crt_1s"},
+        "schedule": {"steps": 100},
+        "contract": {"cost": cost, "lines": list(lines)},
+    }
+    return data | changes
+
+
+def refused(*lines, **changes) -> str:
+    with pytest.raises(ConfigError) as error:
+        config_of(table(*lines, **changes), where="r")
+    return str(error.value)
+
+
+def test_a_contract_comes_back_from_toml(tmp_path):
+    lines = (ACCURACY, {"metric": "answer", "at_most": 20, "data": "own", "tolerance": 1.5})
+    config = config_of(table(*lines, cost="thinking"))
+    (tmp_path / "shown.toml").write_text(as_toml(config))
+    assert load_recipe(tmp_path / "shown.toml") == config
+    assert "[[contract.lines]]" in as_toml(config)
+    (said,) = (each for each in what_would_run(config) if "contract" in each)
+    assert said == (
+        "The contract: lower thinking while it keeps accuracy at least reference; answer of own at "
+        "most 20.0 (tolerance 1.5)."
+    )
+
+
+def test_without_a_contract_nothing_is_measured_besides():
+    config = config_of({k: v for k, v in table().items() if k != "contract"})
+    assert config.contract == ContractConfig() and config.contract.measures().numbers == {}
+    assert not any("contract" in each for each in what_would_run(config))
+
+
+def test_a_cost_alone_leaves_the_methods_guard():
+    for kind in ("kimi", "crt", "grpo"):
+        config = config_of(table(cost="answer", method={"type": kind}))
+        assert set(config.contract.measures().numbers) == {"answer", "tokens"}
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ({"metric": "acuracy", "at_least": 1}, "'acuracy' is not known. Did you mean `accuracy`?"),
+        ({"metric": "accuracy"}, "accuracy: a line has either at_least or at_most."),
+        ({**ACCURACY, "at_most": 1}, "accuracy: a line has either at_least or at_most."),
+        ({"metric": "accuracy", "at_least": 1.2}, "accuracy is from 0 to 1."),
+        ({"metric": "pass@4", "at_least": -0.1}, "pass@4 is from 0 to 1."),
+        ({"metric": "tokens", "at_most": -3}, "no metric is below 0."),
+        ({"metric": "accuracy", "at_least": "base"}, "'base' is neither a number nor a multiple"),
+        ({**ACCURACY, "data": "gsm8k"}, "is about gsm8k, which is not in data.train = pocket@1:50"),
+        ({**ACCURACY, "data": "pocket@2"}, "is about pocket@2, which is not in data.train"),
+        ({**ACCURACY, "tolerence": 1}, "contract.lines 1: tolerence is not a setting. Did you"),
+        ({"metric": "a.py:f", "at_least": 1}, "the file a.py cannot be found"),
+        (
+            {"metric": "pass@4", "at_least": 0.5},
+            "needs validation.rollouts = 4 or more, which is 2",
+        ),
+        ({"metric": "pass@32", "at_least": 0.5}, "needs sampling.group_size = 32 or more"),
+    ],
+)
+def test_a_line_that_cannot_be_kept_or_measured(line, sentence):
+    assert sentence in refused(line)
+
+
+def test_lines_that_contradict():
+    low, high = {"metric": "tokens", "at_least": 90}, {"metric": "tokens", "at_most": 80}
+    assert "tokens at least 90.0 and tokens at most 80.0 cannot both be kept" in refused(low, high)
+    config_of(table({**low, "tolerance": 10}, high))
+    config_of(table({**low, "data": "pocket@1"}, high))  # of other problems
+    more = {"metric": "answer", "at_least": "1.2 * reference"}
+    assert "cannot both be kept" in refused(more, {"metric": "answer", "at_most": "reference"})
+    assert "is there twice" in refused(ACCURACY, ACCURACY)
+
+
+def test_a_method_that_keeps_no_line_says_which_do():
+    assert '"kimi" keeps no contract: take crt or crt_1s, or guarded' in refused(
+        ACCURACY, method={"type": "kimi"}
+    )
+    config_of(table(ACCURACY, method={"type": "guarded", "inner": {"type": "kimi"}}))
+
+
+def test_a_data_set_goes_by_its_name_whatever_its_split_and_count():
+    config = config_of(table({**ACCURACY, "data": "own"}, {**ACCURACY, "data": "pocket"}))
+    own, pocket = (config.contract.measures().datasets[name] for name in ("own", "pocket"))
+    # sources of problems, and names of evaluations
+    assert own("folder/own.jsonl") and own("own:20") and not own("other.jsonl")
+    assert pocket("pocket/level-3") and pocket("pocket@2/test:9") and not pocket("pocket:chunks")
+    config = config_of(table({**ACCURACY, "data": "pocket@4"}))
+    level = config.contract.measures().datasets["pocket@4"]
+    assert level("pocket/level-4") and level("pocket@4/test")
+    assert not level("pocket/level-1") and not level("pocket/test")
