@@ -53,11 +53,13 @@ EXAMPLES = {
     "crt bench-methods tune methods/kimi --grid method.weight=0.5,1\n"
     "crt bench-methods pocket --grid optim.kl=0,0.001 --dry-run\n"
     "crt bench-methods runs/two --table md",
-    "family": "crt family runs/demo --data pocket/test:1000 --tolerance 0.02",
+    "family": "crt family runs/demo --data pocket/test:3000\n"
+    "crt family runs/demo --shares none --tolerance 0.02",
     "serve": "crt serve runs/demo --port 8080",
     "export": "crt export runs/demo --level concise --to concise",
     "report": "crt report runs/demo\ncrt report runs/demo --figures figures --format pdf",
-    "ask": 'crt ask "Tom has 3 boxes of 4 pens. He gives 2 away. How many pens does Tom have?"',
+    "ask": 'crt ask "Tom has 3 boxes of 4 pens. He gives 2 away. How many pens does Tom have?"\n'
+    "crt ask --levels runs/demo",
     "data": "crt data list\ncrt data show pocket/test -n 3\ncrt data check gsm8k/train math500",
     "grade": "crt grade responses.jsonl",
 }

@@ -1,5 +1,9 @@
 """What a recipe may promise; what cannot be kept is refused when it is read."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from crt.config import ContractConfig
@@ -105,3 +109,13 @@ def test_a_data_set_goes_by_its_name_whatever_its_split_and_count():
     level = config.contract.measures().datasets["pocket@4"]
     assert level("pocket/level-4") and level("pocket@4/test")
     assert not level("pocket/level-1") and not level("pocket/test")
+
+
+def test_the_page_shows_the_recipe_that_runs(tmp_path):
+    root = Path(__file__).parents[2]
+    page = (root / "docs/guides/contract.md").read_text()
+    shown, alone = re.findall(r"```toml\n(.*?)```", page, re.S)[:2]
+    recipe = tomllib.loads((root / "recipes/contract.toml").read_text())
+    assert tomllib.loads(shown) == recipe | {"base": "pocket"}
+    (tmp_path / "alone.toml").write_text(alone)
+    assert load_recipe(tmp_path / "alone.toml").contract == ContractConfig(cost="thinking")

@@ -114,11 +114,13 @@ def _numbers(shares: tuple[str, ...]) -> tuple[float, ...]:
 
 def show(family: "Family") -> None:
     """One row per level, and how they were measured."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    table = Table("level", "step", "Acc %", "95 %", "Len", "saved", "R_zip", "certificate")
+    headings = ("level", "step", "Acc %", "95 %", "Len", "saved", "R_zip", "certificate")
+    table = Table(*headings, box=box.SIMPLE_HEAD, padding=0)  # fits into 80 columns
     for level in family.levels:
         table.add_row(
             level.name,

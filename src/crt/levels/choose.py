@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,14 @@ from crt.evaluation.paired import TOLERANCE, certificate, pair
 from crt.evaluation.series import BASE, SERIES, Point, evaluate_run, points
 from crt.evaluation.store import Evaluation, load
 from crt.evaluation.typical import typical_responses
-from crt.levels.blend import blend_folder, candidate_folder, check_shares, share_of, write_blend
+from crt.levels.blend import (
+    BLENDS,
+    blend_folder,
+    candidate_folder,
+    check_shares,
+    share_of,
+    write_blend,
+)
 from crt.levels.family import (
     FORMAT,
     FULL,
@@ -102,8 +110,9 @@ def measure_levels(
         )
     models = candidate_points(run, shares)
     if not choose_on:
+        write_blends(run, models)
         return evaluated_series(run, names, models, tell=tell, note=note)
-
+    before = set((run.path / BLENDS).glob("*"))
     choose = partial(
         choose_levels,
         levels=levels,
@@ -115,26 +124,47 @@ def measure_levels(
     longest, measured = _measured(run, choose_on, models, tolerance, tell)
     chosen = choose(measured, longest)
     if shares and chosen:
-        step = models[-1].step
         usable = _feasible(measured, longest, tolerance)
-        lengths = _lengths_by_share(measured, step) | {0.0: longest}
-        more = shares_between(chosen[0].len.value, longest, levels - 1, usable, lengths)
-        models += blend_points(run, step, more)
+        models += _models_between(
+            run, models[-1].step, chosen[0], measured, usable, longest, levels
+        )
         longest, measured = _measured(run, choose_on, models, tolerance, tell)
         chosen = choose(measured, longest)
     note(f"{len(chosen)} levels are chosen from {len(measured)} candidates")
     kept = {BASE, *(c.name for c in chosen)}
-    name = f"{CERTIFIED}-{folder_label(names)}"
     final = [point for point in models if point.name in kept]
-    return evaluated_series(run, names, final, name, tell=tell, note=note)
+    write_blends(run, final)
+    for folder in set((run.path / BLENDS).glob("*")) - before:
+        if folder.name not in kept:  # a copy of the model that was measured and is no level
+            shutil.rmtree(folder)
+    series = f"{CERTIFIED}-{folder_label(names)}"
+    return evaluated_series(run, names, final, series, tell=tell, note=note)
+
+
+def _models_between(
+    run: Run,
+    step: int,
+    shortest: Candidate,
+    measured: Sequence[Candidate],
+    usable: Sequence[Candidate],
+    longest: float,
+    levels: int,
+) -> list[Point]:
+    """Blends of a step's checkpoint for the places that no usable candidate fills."""
+    shares = {c: share_of(c.name) for c in measured if c.step == step}
+    lengths = {1.0 if share is None else share: c.len.value for c, share in shares.items()}
+    lengths[0.0] = longest
+    more = shares_between(shortest.len.value, longest, levels - 1, usable, lengths)
+    return blend_points(run, step, more)
 
 
 def _measured(
     run: Run, names: Sequence[str], models: Sequence[Point], tolerance: float, tell: Tell | None
 ) -> tuple[float, list[Candidate]]:
     """The base's length, and the candidates with their differences from the base."""
-    folder = evaluated_series(run, names, models, tell=tell)
-    base, *others = read_series(folder)
+    folder = evaluated_series(run, names, models, with_others=True, tell=tell)
+    wanted = {point.name for point in models}
+    base, *others = (c for c in read_series(folder) if c.name in wanted)
     evaluations = {c.name: load(folder / c.name) for c in (base, *others)}
     return base.len.value, certify(others, evaluations, tolerance)
 
@@ -158,12 +188,6 @@ def blend_points(run: Run, step: int, shares: Sequence[float]) -> list[Point]:
     return [Point(folder.name, step, str(folder)) for folder in folders]
 
 
-def _lengths_by_share(candidates: Sequence[Candidate], step: int) -> dict[float, float]:
-    """Mean length by the share of the way from the base to a step's checkpoint."""
-    shares = {c: share_of(c.name) for c in candidates if c.step == step}
-    return {1.0 if share is None else share: c.len.value for c, share in shares.items()}
-
-
 def validation_data(run: Run) -> tuple[str, ...]:
     """The run's validation problems by name; none if they were taken out of the training data."""
     validation = run.config.validation
@@ -177,19 +201,22 @@ def evaluated_series(
     models: Sequence[Point],
     name: str | None = None,
     *,
+    with_others: bool = False,
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """The folder of a series of these models on these data sets; evaluates what is not there."""
-    for point in models:
-        if (share := share_of(point.name)) is not None:
-            write_blend(run, point.step, share)
+    """The folder of a series of these models on these data sets; evaluates what is not there.
+
+    One that has others, too, is taken as it is if `with_others`.
+    """
     folder = run.path / "evaluations" / (name or folder_label(names))
+    wanted = {point.name for point in models}
     if (folder / SERIES).is_file():
         evaluated = {candidate.name for candidate in read_series(folder)}
-        if evaluated == {point.name for point in models}:
+        if evaluated == wanted or (with_others and evaluated > wanted):
             note(f"figures are those of {folder}")
             return folder
+    write_blends(run, models)
     note(f"{folder} has not all models yet: evaluating them on {', '.join(names)}")
     plan = Plan(
         run.config.model,
@@ -200,6 +227,13 @@ def evaluated_series(
         load={"folder": run.config.data.folder},
     )
     return evaluate_run(run.path, plan, name=folder.name, models=models, tell=tell, note=note)[0]
+
+
+def write_blends(run: Run, models: Sequence[Point]) -> None:
+    """The folders of those models that are blends."""
+    for point in models:
+        if (share := share_of(point.name)) is not None:
+            write_blend(run, point.step, share)
 
 
 def read_series(folder: Path) -> list[Candidate]:

@@ -272,7 +272,7 @@ def round_numbers(value: Any) -> Any:
 def _example(data: ReportData) -> Row | None:
     """One question, and how each model of the table answers it, the longest first."""
     for group in main_groups(data):
-        known = [p for p in group.points if p.averages["all"]["len"]["value"] is not None]
+        known = [point for point in group.points if point.averages["all"].get("len")]
         points = sorted(known, key=lambda point: point.averages["all"]["len"]["value"])
         if not 2 <= len(points) <= MOST_BESIDE:
             continue

@@ -18,7 +18,7 @@ from crt.training.context import IN_PROCESS, Backend, RunContext
 from crt.training.progress import Progress
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, first_stage, generated, order_of, stage_of
-from crt.training.validation import Floor, confirm, floor_of
+from crt.training.validation import Floor, against, confirm, guard_of
 
 REFERENCES = "references"  # beside the runs, which share it
 
@@ -150,7 +150,8 @@ def train(run: Run, context: RunContext, fit: Fit, show: Show) -> None:
     `fit` trains one stage: that of TRL or that of verl.
     """
     reference = context.reference(context.base)  # π_ref
-    floor = floor_of(run.config, context.on_validation(reference))
+    guard, lines = guard_of(run.config.method), run.config.contract.promises
+    floor = against(context.on_validation(reference), guard, lines)
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
             fit(run, context, stage_of(run), reference, floor, show)

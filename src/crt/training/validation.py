@@ -11,13 +11,12 @@ from crt.algorithm.two_stage import (
     Candidate,
     Start,
     candidates_of,
-    guard_of,
     is_feasible,
     next_to_confirm,
     shortest_feasible,
     shortest_plausible,
 )
-from crt.config import RunConfig
+from crt.algorithm.two_stage import guard_of as guard_of
 from crt.errors import DataError, GradingError
 from crt.io import write_sealed
 from crt.run import RECORD, Run
@@ -51,11 +50,6 @@ def figures(batch: Batch | None, left_out: Sequence[str], floor: Floor) -> dict[
         "rollouts": batch.correct.shape[1],
         "left_out": len(left_out),
     } | floor(batch)
-
-
-def floor_of(config: RunConfig, reference: Batch | None) -> Floor:
-    """What a recipe's checkpoints are held against: its contract, or its method's guard."""
-    return against(reference, guard_of(config.method), config.contract.promises)
 
 
 def against(reference: Batch | None, guard: Shorten, lines: Sequence[Line] = ()) -> Floor:

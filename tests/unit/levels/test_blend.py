@@ -123,6 +123,7 @@ def test_levels_are_chosen_and_certified_on_different_problems(run, capsys):
     series = run.path / "evaluations" / "validation-8" / "series.json"
     measured = [point["name"] for point in json.loads(series.read_text())["points"]]
     assert measured == ["base", "step-0010", "step-0010-x0.50"]
+    assert list((run.path / "blends").iterdir()) == []  # it became no level
     with pytest.raises(ConfigError, match="pocket/test cannot both choose"):
         measure_levels(run, (), ("pocket/test:8",), ())
     assert main(["family", str(run.path), "--shares", "a"]) == 2

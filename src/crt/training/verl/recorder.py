@@ -16,7 +16,7 @@ from crt.sampling.models import WORDS
 from crt.training.alarms import alarm, last_good, limit_ungraded
 from crt.training.checkpoints import finite, keep_checkpoint
 from crt.training.stage import Stage
-from crt.training.validation import figures, floor_of
+from crt.training.validation import against, figures, guard_of
 from crt.training.verl.advantages import BatchAdvantages
 from crt.training.verl.data import StageFolder, read_reference
 from crt.types import Rollout
@@ -134,7 +134,8 @@ class ClusterRecorder:
         measures = config.contract.measures()
         batch, left_out = batch_of(complete, config.grading.truncated, measures)
         reference = read_reference(self.folder.validation_reference)
-        return figures(batch, left_out, floor_of(config, reference))
+        floor = against(reference, guard_of(config.method), config.contract.promises)
+        return figures(batch, left_out, floor)
 
     def _stop(self, reason: str) -> NoReturn:
         """The reason must reach the process that started verl, through verl."""
