@@ -28,6 +28,7 @@ from crt.algorithm.objectives import (
     priced_reward,
 )
 from crt.algorithm.statistics import pass_at_k
+from crt.algorithm.two_stage import is_feasible, is_plausible
 from crt.errors import DataError
 
 Metric = Callable[[Batch], Array]
@@ -296,5 +297,14 @@ def with_inner(objective: Objective, inner: Objective) -> Objective:
 
 
 def binding(standings: Sequence[Standing]) -> Standing:
-    """The line that decides whether all are kept: the fewest standard errors from its bound."""
-    return min(standings, key=lambda s: -noise_units(s))
+    """The line that decides whether all are kept: the fewest standard errors from its bound.
+
+    One that is not feasible comes before all that are, however small their errors.
+    """
+
+    def kept(standing: Standing) -> tuple[bool, bool, float]:
+        margin, error = (n / standing.unit for n in (standing.margin, standing.standard_error))
+        verdicts = is_feasible(margin, error), is_plausible(margin, error)
+        return *verdicts, -noise_units(standing)
+
+    return min(standings, key=kept)

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from crt.algorithm.advantages import advantages
 from crt.algorithm.batch import Batch, Measures, batch_of
-from crt.algorithm.contract import Contracted, Line, binding, metric_of, under_contract
+from crt.algorithm.contract import (
+    Contracted,
+    Line,
+    Standing,
+    binding,
+    metric_of,
+    under_contract,
+)
 from crt.algorithm.objectives import Guarded, Refine, Shorten, state_of, with_state
 from crt.algorithm.statistics import pass_at_k
 from crt.algorithm.step import logged_metrics, signal
+from crt.algorithm.two_stage import is_feasible
 from crt.errors import DataError
 from crt.types import Rollout, Verdict
 
@@ -45,6 +53,7 @@ def test_pass_at_k_credits_stand_out_where_the_others_fail():
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_the_mean_of_pass_at_k_credits_is_the_unbiased_estimate(data):
     rollouts = data.draw(st.integers(1, 9))
     k = data.draw(st.integers(1, rollouts))
@@ -295,6 +304,20 @@ def test_all_are_kept_just_when_the_binding_one_is(pair):
     found = [s for line in LINES if (s := line.standing(*pair)) is not None]
     worst = binding(found)
     assert (worst.margin >= 0) == all(s.margin >= 0 for s in found)
+
+
+@given(st.lists(st.tuples(st.floats(-0.1, 0.1), st.floats(0, 0.05)), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_the_binding_line_is_feasible_just_when_all_are(measured):
+    standings = [Standing(1.0, 1.0, margin, error) for margin, error in measured]
+    worst = binding(standings)
+    every = all(is_feasible(s.margin, s.standard_error) for s in standings)
+    assert is_feasible(worst.margin, worst.standard_error) == every
+
+
+def test_a_line_without_noise_does_not_hide_a_noisy_one():
+    sure, doubtful = Standing(1.0, 1.0, 0.0, 0.0), Standing(1.0, 1.0, 0.02, 0.03)
+    assert binding([sure, doubtful]) is doubtful
 
 
 @given(pairs())
