@@ -417,7 +417,7 @@ class ContractConfig(Part):
     def measures(self) -> Measures:
         """What is to be known of rollouts; a user's functions are loaded here."""
         more = () if self.cost == TOKENS else (self.cost, TOKENS)
-        wanted = {str(name): None for name in (*(line.metric for line in self.lines), *more)}
+        wanted = {str(name): None for name in (*(line.measure for line in self.promises), *more)}
         names = [name for name in wanted if name in MEASURES or ":" in name]
         datasets = dict.fromkeys(line.data for line in self.lines if line.data)
         return Measures(

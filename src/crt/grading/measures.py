@@ -34,6 +34,13 @@ def answer(rollout: Rollout) -> float | None:
     return rollout.length - rollout.thinking or rollout.length
 
 
+def answered(rollout: Rollout) -> float | None:
+    """What follows the thinking, 0 without any: no long answer, where answers may not get short."""
+    if rollout.length is None or rollout.thinking is None:
+        return None
+    return rollout.length - rollout.thinking
+
+
 def form(rollout: Rollout) -> float:
     """1 if there is an answer where it has to be, right or wrong."""
     return float(rollout.verdict is not Verdict.NO_ANSWER and rollout.stop != "length")
@@ -43,6 +50,7 @@ MEASURES: dict[str, Measure] = {
     "tokens": tokens,
     "thinking": thinking,
     "answer": answer,
+    "answered": answered,
     "format": form,
 }
 

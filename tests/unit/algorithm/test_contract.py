@@ -172,8 +172,8 @@ def test_with_a_switch_the_line_broken_by_most_noise_is_repaired_alone():
 
 
 def test_stage_two_repairs_a_line_before_it_raises_accuracy():
-    numbers = {"answer": np.array([[5.0, 5.0]])}
-    reference = batch([[1, 1]], [[90, 110]], measured={"answer": np.array([[10.0, 10.0]])})
+    numbers = {"answered": np.array([[5.0, 5.0]])}
+    reference = batch([[1, 1]], [[90, 110]], measured={"answered": np.array([[10.0, 10.0]])})
     ours = batch([[1, 0]], [[90, 110]], measured=numbers)
     line = Line("answer", at_least="reference")
     decision, _ = under_contract(Refine(), [line]).step(ours, reference)
@@ -237,7 +237,7 @@ def pairs(draw):
 
     def made() -> Batch:
         length = rng.integers(2, 60, (problems, rollouts)).astype(float)
-        numbers = {"tokens": length, "answer": np.ceil(length / 3)}
+        numbers = {"tokens": length, "answered": np.ceil(length / 3)}
         within = {"easy": np.arange(problems) % 2 == 0, "hard": np.arange(problems) % 2 == 1}
         correct = rng.random((problems, rollouts)) < rng.random()
         return batch(correct, length, measured=numbers, within=within)

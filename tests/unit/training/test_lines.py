@@ -42,7 +42,8 @@ def batch(*right: int, answer: float = 10.0, cost: str = "tokens") -> Batch:
     """A problem for each number of right answers out of ten."""
     rows = [[i < n for i in range(10)] for n in right]
     shape = len(right), 10
-    numbers = {"answer": np.full(shape, answer), "tokens": np.full(shape, 50.0)}
+    numbers = {n: np.full(shape, answer) for n in ("answer", "answered")}
+    numbers["tokens"] = np.full(shape, 50.0)
     ids = tuple(map(str, range(len(right))))
     return Batch(ids, rows, np.full(shape, 5.0), measured=numbers, cost=cost)
 
