@@ -595,6 +595,14 @@ class RunConfig(Part):
                 f'method.type = "{name_of(self.method)}" keeps no contract: take crt or crt_1s, or '
                 "guarded, which goes around another method"
             )
+        guard, at = (self.method, "method")
+        if isinstance(guard, TwoStage):
+            guard, at = guard.shorten, "method.shorten"
+        if lines and isinstance(guard, Shorten | Guarded) and guard.tolerance:
+            raise ValueError(
+                f"{at}.tolerance = {guard.tolerance:g} does nothing beside contract.lines, each of "
+                "which has a tolerance of its own"
+            )
         for line in lines:
             for key, names in (("train", self.data.train), ("validation", self.validation.data)):
                 if line.data and names and not any(may_hold(name, line.data) for name in names):
@@ -618,6 +626,7 @@ class RunConfig(Part):
             "reference.rollouts": self.reference.rollouts,
             "validation.rollouts": self.validation.rollouts,
             "validation.final_rollouts": self.validation.final_rollouts or sys.maxsize,
+            "evaluation.rollouts": self.evaluation.rollouts,
         }
 
     def _check_stated_budget(self) -> None:

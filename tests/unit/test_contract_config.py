@@ -99,6 +99,25 @@ def test_a_method_that_keeps_no_line_says_which_do():
     config_of(table(ACCURACY, method={"type": "guarded", "inner": {"type": "kimi"}}))
 
 
+@pytest.mark.parametrize(
+    ("method", "key"),
+    [
+        ({"type": "crt_1s", "tolerance": 0.02}, "method.tolerance"),
+        ({"type": "crt", "shorten": {"tolerance": 0.02}}, "method.shorten.tolerance"),
+        ({"type": "guarded", "inner": {"type": "kimi"}, "tolerance": 0.02}, "method.tolerance"),
+    ],
+)
+def test_a_tolerance_that_would_do_nothing_is_refused(method, key):
+    assert f"{key} = 0.02 does nothing beside contract.lines" in refused(ACCURACY, method=method)
+    config_of(table(method=method))  # without lines it is the guard's
+
+
+def test_an_evaluation_must_be_able_to_certify_every_line():
+    more = {"validation": {"rollouts": 4}, "evaluation": {"rollouts": 2}}
+    line = {"metric": "pass@4", "at_least": 0.5}
+    assert "needs evaluation.rollouts = 4 or more, which is 2" in refused(line, **more)
+
+
 def test_a_data_set_goes_by_its_name_whatever_its_split_and_count():
     config = config_of(table({**ACCURACY, "data": "own"}, {**ACCURACY, "data": "pocket"}))
     own, pocket = (config.contract.measures().datasets[name] for name in ("own", "pocket"))

@@ -274,7 +274,7 @@ def rollouts_from_rewards(
     eos_token_ids: set[Any],
     tokenizer: Any,
 ) -> list[Rollout]:
-    """The rollouts of a user's own reward function, which says no more of them than the verdict."""
+    """The rollouts of a user's own reward function, which says no more than the verdict."""
     return [
         Rollout(
             example["problem_id"],

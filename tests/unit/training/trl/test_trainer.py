@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -502,9 +501,8 @@ def test_thinking_that_a_template_opens_and_nobody_ends_is_all_there_is(
         return {"prompt_ids": asked, "completion_ids": said, "logprobs": logprobs}
 
     numbers = {"thinking": lambda r: r.thinking, "text": lambda r: len(r.text)}
-    own = replace(reference(0.5), measured={"tokens": np.full((100, 10), 6.0)})
-    one = trainer(tmp_path, vocabulary, LengthOnly(), own, steps=1, rollout_func=thinks,
-                  measures=Measures(numbers=numbers), beta=0.0)  # fmt: skip
+    one = trainer(tmp_path, vocabulary, LengthOnly(), steps=1, rollout_func=thinks,
+                  measures=Measures(numbers=numbers))  # fmt: skip
     one.model.resize_token_embeddings(len(vocabulary))
     one.train()
     assert [r.thinking for r in one.rollouts[:2]] == [2 if opened else 0, 2]
