@@ -14,6 +14,7 @@ there is not made again, so the work may go on elsewhere with that file alone.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,8 +135,11 @@ def harvest(out: Path, world: str) -> None:
 
 
 def measured(world: str, place: Path) -> list[Row]:
-    """The rows of a comparison's runs, with the optimum of their world."""
-    return [row_of(world, result) for result in collect(open_comparison(place)).results]
+    """The rows of a comparison's runs that are measured whole, with the optimum of their world."""
+    results = collect(open_comparison(place)).results
+    found = Counter(result.job.name for result in results)
+    whole = [r for r in results if found[r.job.name] == len(r.outcome.checkpoints)]
+    return [row_of(world, result) for result in whole]
 
 
 def row_of(world: str, result: Result) -> Row:

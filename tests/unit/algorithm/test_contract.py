@@ -20,7 +20,7 @@ from crt.algorithm.contract import (
 )
 from crt.algorithm.objectives import Guarded, Refine, Shorten, state_of, with_state
 from crt.algorithm.statistics import pass_at_k
-from crt.algorithm.step import logged_metrics, signal
+from crt.algorithm.step import decide, logged_metrics, signal
 from crt.algorithm.two_stage import is_feasible
 from crt.errors import DataError
 from crt.types import Rollout, Verdict
@@ -224,6 +224,18 @@ def test_a_cost_takes_the_place_of_length_and_tokens_stay_known():
     assert found.within["gsm8k"].tolist() == [True]
     assert found.select(["p"]).measured["tokens"].tolist() == [[10.0, 30.0]]
     assert batch_of(rollouts)[0].length.tolist() == [[10.0, 30.0]]
+
+
+def test_a_reference_of_another_cost_is_refused():
+    rollouts = [Rollout("a", "t", 9, "eos", Verdict.CORRECT, thinking=n) for n in (4, 6)]
+    measures = Measures(
+        "thinking", {"thinking": lambda r: r.thinking, "tokens": lambda r: r.length}
+    )
+    tokens, _ = batch_of(rollouts)
+    with pytest.raises(DataError, match="the reference's cost is tokens, the policy's is thinking"):
+        decide(Refine(), rollouts, lambda _: tokens, measures=measures)
+    thinking, _ = batch_of(rollouts, measures=measures)
+    assert decide(Refine(), rollouts, lambda _: thinking, measures=measures)[1].signal is not None
 
 
 # --- Properties ---------------------------------------------------------------------------------
