@@ -106,3 +106,12 @@ def test_a_short_run_becomes_rows_and_a_page(tmp_path, monkeypatch):
     assert all(r["world"] == "chunks" and r["optimum_len"] > 0 for r in rows)
     text = page(rows)
     assert "| crt_1s | 1 |" in text and "nan" not in text
+    # killed before the last of its evaluations it is no result yet: the other row would be missing
+    first, *others = (tmp_path / "runs").glob(
+        "chunks/seed1/evaluations/crt_1s-seed1/*/figures.json"
+    )
+    assert others
+    first.unlink()
+    (tmp_path / "worlds.json").unlink()
+    one_setting.harvest(tmp_path / "runs", "chunks")
+    assert one_setting.rows_so_far() == []
