@@ -371,7 +371,7 @@ class LineConfig(Part):
     @classmethod
     def _known(cls, metric: str) -> str:
         if not PASS.fullmatch(metric):
-            checked_measure(metric, "metric", ("accuracy", "pass@k"))
+            checked_measure(metric, "metric", ("format", "accuracy", "pass@k"))
         return whole_path(metric)
 
     @model_validator(mode="after")

@@ -99,6 +99,11 @@ def test_a_method_that_keeps_no_line_says_which_do():
     config_of(table(ACCURACY, method={"type": "guarded", "inner": {"type": "kimi"}}))
 
 
+@pytest.mark.parametrize("cost", ["format", "answered", "accuracy"])
+def test_what_is_better_the_more_there_is_of_it_is_no_cost(cost):
+    assert f"contract.cost: '{cost}' is not known" in refused(cost=cost)
+
+
 @pytest.mark.parametrize(
     ("method", "key"),
     [

@@ -55,12 +55,15 @@ MEASURES: dict[str, Measure] = {
 }
 
 
+COSTS = ("tokens", "thinking", "answer")  # of them; fewer answers in their place are no gain
+
+
 def check_measure(name: str, where: str, others: Iterable[str] = ()) -> None:
-    """Raises ConfigError for what is neither a measure, one of the others, nor a function."""
+    """Raises ConfigError for what is neither a cost, one of the others, nor a function."""
     if ":" in name:
         source_of(name, where)
-    elif name not in (*MEASURES, *others):
-        hint = did_you_mean(name, (*MEASURES, *others))
+    elif name not in (*COSTS, *others):
+        hint = did_you_mean(name, (*COSTS, *others))
         raise ConfigError(
             f"{name!r} is not known. {hint} Your own function of a rollout is "
             "`package.module:function` or `path/file.py:function`."
