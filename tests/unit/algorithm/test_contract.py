@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crt.algorithm.advantages import advantages
+from crt.algorithm.baselines import DOT, Kimi, O1Pruner
 from crt.algorithm.batch import Batch, Measures, batch_of
 from crt.algorithm.contract import (
     Contracted,
@@ -18,7 +19,7 @@ from crt.algorithm.contract import (
     metric_of,
     under_contract,
 )
-from crt.algorithm.objectives import Guarded, Refine, Shorten, state_of, with_state
+from crt.algorithm.objectives import Guarded, LengthOnly, Refine, Shorten, state_of, with_state
 from crt.algorithm.statistics import pass_at_k
 from crt.algorithm.step import decide, logged_metrics, signal
 from crt.algorithm.two_stage import is_feasible
@@ -299,6 +300,16 @@ def test_one_line_on_accuracy_is_the_method_itself(pair):
             if plain.rule == "multiplier":
                 [dual] = under.lines
                 assert (dual.multiplier, dual.variance) == (plain.multiplier, plain.variance)
+
+
+@given(pairs(), st.sampled_from([LengthOnly(), Kimi(), DOT(), O1Pruner()]))
+@settings(deadline=None)
+def test_one_line_around_another_method_is_its_guard(pair, inner):
+    plain, under = Guarded(inner), under_contract(Guarded(inner), [KEPT])
+    for _ in range(3):
+        (expected, plain), (found, under) = plain.step(*pair), under.step(*pair)
+        assert (found.margin, found.multiplier) == (expected.margin, expected.multiplier)
+        assert np.array_equal(advantages(found), advantages(expected))
 
 
 @given(pairs(), st.permutations(range(len(LINES))))
