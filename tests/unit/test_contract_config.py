@@ -82,6 +82,17 @@ def test_a_line_that_cannot_be_kept_or_measured(line, sentence):
     assert sentence in refused(line)
 
 
+def test_a_run_is_read_though_its_function_is_gone(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("def words(rollout): return 1\n")
+    config = config_of(table({"metric": f"{own}:words", "at_most": 9}, cost=f"{own}:words"))
+    own.unlink()
+    again = config_of(config.model_dump(mode="json"))
+    assert again == config
+    with pytest.raises(ConfigError, match=r"contract = .*own.py:words': the file .* cannot be fou"):
+        again.contract.measures()
+
+
 def test_lines_that_contradict():
     low, high = {"metric": "tokens", "at_least": 90}, {"metric": "tokens", "at_most": 80}
     assert "tokens at least 90.0 and tokens at most 80.0 cannot both be kept" in refused(low, high)

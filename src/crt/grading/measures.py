@@ -7,6 +7,7 @@ A measure is one function of a rollout: one of `MEASURES`, or a function of the 
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from crt.errors import ConfigError, GradingError, did_you_mean
@@ -61,7 +62,8 @@ COSTS = ("tokens", "thinking", "answer")  # of them; fewer answers in their plac
 def check_measure(name: str, where: str, others: Iterable[str] = ()) -> None:
     """Raises ConfigError for what is neither a cost, one of the others, nor a function."""
     if ":" in name:
-        source_of(name, where)
+        if not Path(name.rpartition(":")[0]).is_absolute():  # of a run, which is read without it
+            source_of(name, where)
     elif name not in (*COSTS, *others):
         hint = did_you_mean(name, (*COSTS, *others))
         raise ConfigError(
@@ -77,6 +79,7 @@ def measure_of(name: str) -> Callable[[Rollout], float]:
 
 def _own(name: str) -> Measure:
     loaded: Any = load_function
+    source_of(name, "contract")
     try:
         return loaded(name)
     except Exception as error:  # the user's module may raise anything

@@ -110,7 +110,7 @@ def test_a_function_that_is_gone_is_a_note_and_no_failure(tmp_path):
     lines = contract({"metric": f"{own}:gone", "at_least": 0.97}, RELATIVE)
     own.unlink()
     gone, accuracy = certify(lines, ours, base)
-    assert "cannot be loaded" in gone.note and not gone.passed and accuracy.certificate is not None
+    assert "own.py cannot be found" in gone.note and not gone.passed and accuracy.certificate is not None
 
 
 def test_the_bound_of_tokens_is_that_of_a_normal_mean(tmp_path):
