@@ -340,7 +340,10 @@ def picture(rows: Sequence[Row]) -> None:
     from crt.reporting import style
     from crt.reporting.report import save_figure
 
-    found = [{**row, "saved_percent": 100 * row["saved"]} for row in summaries(rows, "last")]
+    found = [
+        {**row, "saved_percent": 100 * row["saved"], "group": row["method"], "order": 0}
+        for row in summaries(rows, "last")
+    ]
     x = style.axis(
         "saved_percent",
         "share of the possible saving, %",
@@ -351,7 +354,8 @@ def picture(rows: Sequence[Row]) -> None:
     )
     labels = style.place_labels([{**r, "label": r["method"]} for r in found], found, x, y, 380)
     dots = style.layer(style.mark("point", filled=True, size=80, color=style.BLUE), found)
-    spec = style.panel(380, [style.across(0.0), *style.label_layers(labels), dots], found, x=x, y=y)
+    base = style.across("points", data=[{"points": 0.0}])
+    spec = style.panel(380, [base, *style.label_layers(labels), dots], found, x=x, y=y)
     title = "Mean over worlds and seeds"
     save_figure(style.Figure("worlds", title, spec, ""), PICTURE)
 

@@ -76,6 +76,12 @@ def test_all_methods_do_the_same_work(world):
     assert {job.seed for job in jobs} == {3}
 
 
+def test_the_picture_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(one_setting, "PICTURE", tmp_path / "worlds.png")
+    one_setting.picture([row(), row(method="grpo", acc=82.0, len=95.0), row(world=LEFT_OUT)])
+    assert (tmp_path / "worlds.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_methods_have_recipes():
     assert {f"{name}.toml" for name in METHODS} <= {file.name for file in RECIPES.iterdir()}
 
