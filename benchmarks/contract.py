@@ -67,6 +67,7 @@ def parts(rng: np.random.Generator, cost: str = "tokens") -> Policy:
     lost = 0.4 * np.maximum(0.0, difficulty - 0.6)  # by short thinking, on what is hard
     accuracy = 0.92 - 0.15 * difficulty - np.hstack([lost, lost, 0 * lost, 0 * lost])
     numbers = {"tokens": thinking + answer, "thinking": thinking, "answer": answer}
+    numbers["answered"] = answer  # as a line `at_least` counts it: here every response has one
     shares = np.tile(np.log([0.1, 0.2, 0.2, 0.5]), (PROBLEMS, 1))
     return Policy(Task(accuracy, numbers[cost], numbers), shares)
 

@@ -14,6 +14,7 @@ there is not made again, so the work may go on elsewhere with that file alone.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,8 +135,11 @@ def harvest(out: Path, world: str) -> None:
 
 
 def measured(world: str, place: Path) -> list[Row]:
-    """The rows of a comparison's runs, with the optimum of their world."""
-    return [row_of(world, result) for result in collect(open_comparison(place)).results]
+    """The rows of a comparison's runs that are measured whole, with the optimum of their world."""
+    results = collect(open_comparison(place)).results
+    found = Counter(result.job.name for result in results)
+    whole = [r for r in results if found[r.job.name] == len(r.outcome.checkpoints)]
+    return [row_of(world, result) for result in whole]
 
 
 def row_of(world: str, result: Result) -> Row:
@@ -336,7 +340,10 @@ def picture(rows: Sequence[Row]) -> None:
     from crt.reporting import style
     from crt.reporting.report import save_figure
 
-    found = [{**row, "saved_percent": 100 * row["saved"]} for row in summaries(rows, "last")]
+    found = [
+        {**row, "saved_percent": 100 * row["saved"], "group": row["method"], "order": 0}
+        for row in summaries(rows, "last")
+    ]
     x = style.axis(
         "saved_percent",
         "share of the possible saving, %",
@@ -347,7 +354,8 @@ def picture(rows: Sequence[Row]) -> None:
     )
     labels = style.place_labels([{**r, "label": r["method"]} for r in found], found, x, y, 380)
     dots = style.layer(style.mark("point", filled=True, size=80, color=style.BLUE), found)
-    spec = style.panel(380, [style.across(0.0), *style.label_layers(labels), dots], found, x=x, y=y)
+    base = style.across("points", data=[{"points": 0.0}])
+    spec = style.panel(380, [base, *style.label_layers(labels), dots], found, x=x, y=y)
     title = "Mean over worlds and seeds"
     save_figure(style.Figure("worlds", title, spec, ""), PICTURE)
 

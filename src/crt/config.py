@@ -371,7 +371,7 @@ class LineConfig(Part):
     @classmethod
     def _known(cls, metric: str) -> str:
         if not PASS.fullmatch(metric):
-            checked_measure(metric, "metric", ("accuracy", "pass@k"))
+            checked_measure(metric, "metric", ("format", "accuracy", "pass@k"))
         return whole_path(metric)
 
     @model_validator(mode="after")
@@ -417,7 +417,7 @@ class ContractConfig(Part):
     def measures(self) -> Measures:
         """What is to be known of rollouts; a user's functions are loaded here."""
         more = () if self.cost == TOKENS else (self.cost, TOKENS)
-        wanted = {str(name): None for name in (*(line.metric for line in self.lines), *more)}
+        wanted = {str(name): None for name in (*(line.measure for line in self.promises), *more)}
         names = [name for name in wanted if name in MEASURES or ":" in name]
         datasets = dict.fromkeys(line.data for line in self.lines if line.data)
         return Measures(
@@ -595,6 +595,14 @@ class RunConfig(Part):
                 f'method.type = "{name_of(self.method)}" keeps no contract: take crt or crt_1s, or '
                 "guarded, which goes around another method"
             )
+        guard, at = (self.method, "method")
+        if isinstance(guard, TwoStage):
+            guard, at = guard.shorten, "method.shorten"
+        if lines and isinstance(guard, Shorten | Guarded) and guard.tolerance:
+            raise ValueError(
+                f"{at}.tolerance = {guard.tolerance:g} does nothing beside contract.lines, each of "
+                "which has a tolerance of its own"
+            )
         for line in lines:
             for key, names in (("train", self.data.train), ("validation", self.validation.data)):
                 if line.data and names and not any(may_hold(name, line.data) for name in names):
@@ -618,6 +626,7 @@ class RunConfig(Part):
             "reference.rollouts": self.reference.rollouts,
             "validation.rollouts": self.validation.rollouts,
             "validation.final_rollouts": self.validation.final_rollouts or sys.maxsize,
+            "evaluation.rollouts": self.evaluation.rollouts,
         }
 
     def _check_stated_budget(self) -> None:

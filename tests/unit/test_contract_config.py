@@ -82,6 +82,17 @@ def test_a_line_that_cannot_be_kept_or_measured(line, sentence):
     assert sentence in refused(line)
 
 
+def test_a_run_is_read_though_its_function_is_gone(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("def words(rollout): return 1\n")
+    config = config_of(table({"metric": f"{own}:words", "at_most": 9}, cost=f"{own}:words"))
+    own.unlink()
+    again = config_of(config.model_dump(mode="json"))
+    assert again == config
+    with pytest.raises(ConfigError, match=r"contract = .*own.py:words': the file .* cannot be fou"):
+        again.contract.measures()
+
+
 def test_lines_that_contradict():
     low, high = {"metric": "tokens", "at_least": 90}, {"metric": "tokens", "at_most": 80}
     assert "tokens at least 90.0 and tokens at most 80.0 cannot both be kept" in refused(low, high)
@@ -97,6 +108,30 @@ def test_a_method_that_keeps_no_line_says_which_do():
         ACCURACY, method={"type": "kimi"}
     )
     config_of(table(ACCURACY, method={"type": "guarded", "inner": {"type": "kimi"}}))
+
+
+@pytest.mark.parametrize("cost", ["format", "answered", "accuracy"])
+def test_what_is_better_the_more_there_is_of_it_is_no_cost(cost):
+    assert f"contract.cost: '{cost}' is not known" in refused(cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("method", "key"),
+    [
+        ({"type": "crt_1s", "tolerance": 0.02}, "method.tolerance"),
+        ({"type": "crt", "shorten": {"tolerance": 0.02}}, "method.shorten.tolerance"),
+        ({"type": "guarded", "inner": {"type": "kimi"}, "tolerance": 0.02}, "method.tolerance"),
+    ],
+)
+def test_a_tolerance_that_would_do_nothing_is_refused(method, key):
+    assert f"{key} = 0.02 does nothing beside contract.lines" in refused(ACCURACY, method=method)
+    config_of(table(method=method))  # without lines it is the guard's
+
+
+def test_an_evaluation_must_be_able_to_certify_every_line():
+    more = {"validation": {"rollouts": 4}, "evaluation": {"rollouts": 2}}
+    line = {"metric": "pass@4", "at_least": 0.5}
+    assert "needs evaluation.rollouts = 4 or more, which is 2" in refused(line, **more)
 
 
 def test_a_data_set_goes_by_its_name_whatever_its_split_and_count():

@@ -76,6 +76,12 @@ def test_all_methods_do_the_same_work(world):
     assert {job.seed for job in jobs} == {3}
 
 
+def test_the_picture_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(one_setting, "PICTURE", tmp_path / "worlds.png")
+    one_setting.picture([row(), row(method="grpo", acc=82.0, len=95.0), row(world=LEFT_OUT)])
+    assert (tmp_path / "worlds.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_methods_have_recipes():
     assert {f"{name}.toml" for name in METHODS} <= {file.name for file in RECIPES.iterdir()}
 
@@ -106,3 +112,12 @@ def test_a_short_run_becomes_rows_and_a_page(tmp_path, monkeypatch):
     assert all(r["world"] == "chunks" and r["optimum_len"] > 0 for r in rows)
     text = page(rows)
     assert "| crt_1s | 1 |" in text and "nan" not in text
+    # killed before the last of its evaluations it is no result yet: the other row would be missing
+    first, *others = (tmp_path / "runs").glob(
+        "chunks/seed1/evaluations/crt_1s-seed1/*/figures.json"
+    )
+    assert others
+    first.unlink()
+    (tmp_path / "worlds.json").unlink()
+    one_setting.harvest(tmp_path / "runs", "chunks")
+    assert one_setting.rows_so_far() == []

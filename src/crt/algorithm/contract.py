@@ -28,6 +28,7 @@ from crt.algorithm.objectives import (
     priced_reward,
 )
 from crt.algorithm.statistics import pass_at_k
+from crt.algorithm.two_stage import is_feasible, is_plausible
 from crt.errors import DataError
 
 Metric = Callable[[Batch], Array]
@@ -144,6 +145,15 @@ class Line:
             return float(match[1] or 1.0), 0.0
         return 0.0, float(bound or 0.0)
 
+    @property
+    def measure(self) -> str:
+        """What is measured of a rollout: a response without an answer has no long one, either."""
+        return "answered" if self.metric == "answer" and self.sign > 0 else self.metric
+
+    def credits(self, batch: Batch) -> Array:
+        """(P, G) What every rollout adds to its problem's value."""
+        return metric_of(self.measure)(batch)
+
     def rows(self, batch: Batch) -> BoolArray:
         """(P,) The problems that it is about."""
         everyone = np.ones(len(batch.problem_ids), dtype=bool)
@@ -154,14 +164,14 @@ class Line:
         multiple, constant = self.bound
         if not multiple:
             return np.full((len(reference.problem_ids), 1), constant)
-        return multiple * metric_of(self.metric)(reference)
+        return multiple * self.credits(reference)
 
     def standing(self, batch: Batch, reference: Batch, slack: float = 0.0) -> Standing | None:
         """On the same problems; None where none of them is the line's. `slack` is in its unit."""
         rows = self.rows(batch)
         if not rows.any():
             return None
-        wanted, found = self.wanted(reference)[rows], metric_of(self.metric)(batch)[rows]
+        wanted, found = self.wanted(reference)[rows], self.credits(batch)[rows]
         gap = gap_between(*((wanted, found) if self.sign > 0 else (found, wanted)))
         value, bound = float(found.mean()), float(wanted.mean())
         margin = self.tolerance + slack * max(1.0, abs(bound)) - gap.mean
@@ -169,7 +179,7 @@ class Line:
 
     def repair(self, batch: Batch, standing: Standing) -> Term:
         """The reward of a step that repairs it: its credits, on its problems alone."""
-        credits = self.sign * metric_of(self.metric)(batch) / standing.unit
+        credits = self.sign * self.credits(batch) / standing.unit
         among = np.broadcast_to(self.rows(batch)[:, None], credits.shape)
         return Term(np.where(among, credits, 0.0), among)
 
@@ -296,5 +306,14 @@ def with_inner(objective: Objective, inner: Objective) -> Objective:
 
 
 def binding(standings: Sequence[Standing]) -> Standing:
-    """The line that decides whether all are kept: the fewest standard errors from its bound."""
-    return min(standings, key=lambda s: -noise_units(s))
+    """The line that decides whether all are kept: the fewest standard errors from its bound.
+
+    One that is not feasible comes before all that are, however small their errors.
+    """
+
+    def kept(standing: Standing) -> tuple[bool, bool, float]:
+        margin, error = (n / standing.unit for n in (standing.margin, standing.standard_error))
+        verdicts = is_feasible(margin, error), is_plausible(margin, error)
+        return *verdicts, -noise_units(standing)
+
+    return min(standings, key=kept)

@@ -11,6 +11,7 @@ from crt.algorithm.advantages import Estimator, advantages
 from crt.algorithm.batch import TOKENS, TOKENS_ALONE, Array, Batch, Measures, TruncatedAs, batch_of
 from crt.algorithm.guard import paired_gap
 from crt.algorithm.objectives import Decision, Objective
+from crt.errors import DataError
 from crt.types import Rollout
 
 AnyObjective = TypeVar("AnyObjective", bound=Objective)
@@ -139,6 +140,11 @@ def decide(
     advantages = np.zeros((len(asked), len(rollouts) // max(1, len(asked))))
     if batch is None or reference is None or not graded:
         return advantages, Step(None, left_out), objective
+    if reference.cost != batch.cost:
+        raise DataError(
+            f"the reference's cost is {reference.cost}, the policy's is {batch.cost}: give the "
+            "contract's `measures` to the trainer and to the reference's `batch_of`."
+        )
     found, after = signal(objective, batch.select(graded), reference, estimator)
     advantages[[asked.index(problem_id) for problem_id in graded]] = found.advantages
     return advantages, Step(found, left_out), after

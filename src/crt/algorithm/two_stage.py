@@ -108,12 +108,17 @@ class Candidate:
     @property
     def plausible(self) -> bool:
         """Accuracy at the floor or above, or below it by no more than the measurement's noise."""
-        return self.margin >= -self.standard_error - EDGE
+        return is_plausible(self.margin, self.standard_error)
 
 
 def is_feasible(margin: float, standard_error: float) -> bool:
     """The burden of proof is the checkpoint's: the noisier its measurement, the harder it is."""
     return margin >= standard_error - EDGE
+
+
+def is_plausible(margin: float, standard_error: float) -> bool:
+    """Nothing measured speaks against it."""
+    return margin >= -standard_error - EDGE
 
 
 def candidates_of(records: Mapping[int, Mapping[str, Any]]) -> list[Candidate]:

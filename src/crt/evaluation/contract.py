@@ -1,14 +1,15 @@
 """Is a contract kept? Each line's lower bound on held-out problems, all lines at once."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 
 from crt.algorithm.batch import Array, Batch, Measures, batch_of
-from crt.algorithm.contract import Line, is_share, metric_of
+from crt.algorithm.contract import Line, is_share
+from crt.algorithm.guard import EDGE
 from crt.algorithm.statistics import Certificate, Interval, macro_non_inferiority
 from crt.config import ContractConfig
 from crt.data.datasets import is_from
@@ -70,10 +71,9 @@ def _line_result(line: Line, ours: Sets, theirs: Sets, truncated: str, level: fl
     names = [n for n in ours if n in theirs and (not line.data or is_from(line.data, n))]
     if not names:
         return LineResult(line, note=f"no data set of {line.data} was evaluated")
-    metric = line.metric
-    numbers = {metric: measure_of(metric)} if metric in MEASURES or ":" in metric else {}
-    whole = Line(metric, line.at_least, line.at_most, "", line.tolerance)  # a set is one already
+    metric, whole = line.measure, replace(line, data="")  # a set is one already
     try:
+        numbers = {metric: measure_of(metric)} if metric in MEASURES or ":" in metric else {}
         read = partial(_batch, measures=Measures(numbers=numbers), truncated=truncated)
         found = [_compare(whole, read(ours[name]), read(theirs[name])) for name in names]
     except (CrtError, ValueError) as error:
@@ -97,10 +97,8 @@ def _compare(line: Line, ours: Batch, base: Batch) -> tuple[float, float, float,
     if not both:
         raise DataError("no problem was graded in both evaluations")
     ours, base = ours.select(both), base.select(both)
-    value, bound = (
-        credits.mean(axis=1) for credits in (metric_of(line.metric)(ours), line.wanted(base))
-    )
-    reference = metric_of(line.metric)(base).mean()
+    value, bound = (credits.mean(axis=1) for credits in (line.credits(ours), line.wanted(base)))
+    reference = line.credits(base).mean()
     return float(value.mean()), float(reference), float(bound.mean()), line.sign * (value - bound)
 
 
@@ -117,6 +115,9 @@ def _certificate(
     few = min(len(each) for each in margins)
     if few < FEWEST:
         return None, f"{few} problems: the bound of {line.metric} needs {FEWEST} of each data set"
+    if ":" in line.metric and any(np.ptp(each) <= EDGE for each in margins):
+        # a function that says 1 thirty times may well say 0 one time in twenty
+        return None, f"{line.metric} is within by the same everywhere: its bound needs a spread"
     mean = float(np.mean([each.mean() for each in margins]))
     variance = float(np.sum([each.var(ddof=1) / len(each) for each in margins])) / len(margins) ** 2
     lower = mean - NormalDist().inv_cdf(level) * variance**0.5

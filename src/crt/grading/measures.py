@@ -7,6 +7,7 @@ A measure is one function of a rollout: one of `MEASURES`, or a function of the 
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from crt.errors import ConfigError, GradingError, did_you_mean
@@ -34,6 +35,13 @@ def answer(rollout: Rollout) -> float | None:
     return rollout.length - rollout.thinking or rollout.length
 
 
+def answered(rollout: Rollout) -> float | None:
+    """What follows the thinking, 0 without any: no long answer, where answers may not get short."""
+    if rollout.length is None or rollout.thinking is None:
+        return None
+    return rollout.length - rollout.thinking
+
+
 def form(rollout: Rollout) -> float:
     """1 if there is an answer where it has to be, right or wrong."""
     return float(rollout.verdict is not Verdict.NO_ANSWER and rollout.stop != "length")
@@ -43,16 +51,21 @@ MEASURES: dict[str, Measure] = {
     "tokens": tokens,
     "thinking": thinking,
     "answer": answer,
+    "answered": answered,
     "format": form,
 }
 
 
+COSTS = ("tokens", "thinking", "answer")  # of them; fewer answers in their place are no gain
+
+
 def check_measure(name: str, where: str, others: Iterable[str] = ()) -> None:
-    """Raises ConfigError for what is neither a measure, one of the others, nor a function."""
+    """Raises ConfigError for what is neither a cost, one of the others, nor a function."""
     if ":" in name:
-        source_of(name, where)
-    elif name not in (*MEASURES, *others):
-        hint = did_you_mean(name, (*MEASURES, *others))
+        if not Path(name.rpartition(":")[0]).is_absolute():  # of a run, which is read without it
+            source_of(name, where)
+    elif name not in (*COSTS, *others):
+        hint = did_you_mean(name, (*COSTS, *others))
         raise ConfigError(
             f"{name!r} is not known. {hint} Your own function of a rollout is "
             "`package.module:function` or `path/file.py:function`."
@@ -66,6 +79,7 @@ def measure_of(name: str) -> Callable[[Rollout], float]:
 
 def _own(name: str) -> Measure:
     loaded: Any = load_function
+    source_of(name, "contract")
     try:
         return loaded(name)
     except Exception as error:  # the user's module may raise anything

@@ -274,7 +274,8 @@ def load_function(verifier: str) -> Callable[[str, Problem], Any]:
     """The function of a name; its module runs here."""
     path, (module, _, name) = source_of(verifier), function_of(verifier).rpartition(":")
     if module.endswith(".py"):
-        spec = importlib.util.spec_from_file_location(Path(module).stem, path)
+        own = f"own_{Path(module).stem}"  # somebody's statistics.py is not Python's
+        spec = importlib.util.spec_from_file_location(own, path)
         assert spec is not None and spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = loaded

@@ -37,6 +37,8 @@ def _is_packable(layer: nn.Linear) -> bool:
     return (
         layer.weight.device.type == "cpu"
         and layer.weight.dtype == torch.bfloat16
+        and "forward" not in vars(layer)  # as hooks of accelerate put it there
+        and torch.backends.mkldnn.is_available()  # without it the next has no such name
         and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
 

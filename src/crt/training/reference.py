@@ -30,6 +30,9 @@ create table if not exists rollouts (
 """
 
 
+COUNTED = {"tokens", "format"}  # measures that were known of rollouts before their thinking was
+
+
 def key_of(about: Mapping[str, Any]) -> str:
     """The name of a cache: another model, prompt, sampler, cap or grader is another name."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
@@ -54,18 +57,26 @@ class Store:
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
 
-    def get(self, problems: Iterable[Problem]) -> dict[str, list[Rollout]]:
-        """Problem id → rollouts, of those that are there."""
+    def get(self, problems: Iterable[Problem], thinking: bool = False) -> dict[str, list[Rollout]]:
+        """Problem id → rollouts, of those that are there.
+
+        Earlier versions did not count `thinking`; who needs it samples such problems again.
+        """
         found: dict[str, list[Rollout]] = {}
         try:
             with closing(self._open()) as database:
                 for problem in problems:
                     query = "select checksum, packed from rollouts where problem = ?"
                     row = database.execute(query, (content_of(problem),)).fetchone()
-                    if row is not None and _sum(row[1]) == row[0]:
-                        found[problem.id] = _unpacked(problem.id, row[1])
-                    elif row is not None:
-                        self._forget(problem)
+                    if row is None:
+                        continue
+                    whole = _sum(row[1]) == row[0]
+                    rollouts = _unpacked(problem.id, row[1]) if whole else []
+                    if whole and not (thinking and any(r.thinking is None for r in rollouts)):
+                        found[problem.id] = rollouts
+                        continue
+                    self.damaged += not whole
+                    self._forget(problem)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         return found
@@ -87,7 +98,6 @@ class Store:
             return database.execute("select count(*) from rollouts").fetchone()[0]
 
     def _forget(self, problem: Problem) -> None:
-        self.damaged += 1
         with closing(self._open()) as database, database:
             database.execute("delete from rollouts where problem = ?", (content_of(problem),))
 
@@ -129,7 +139,7 @@ class Reference:
         wanted = [self.problems[problem_id] for problem_id in problem_ids]
         if self.store is None:
             return self._sample(wanted)
-        found = self.store.get(wanted)
+        found = self.store.get(wanted, thinking=bool(self.measures.numbers.keys() - COUNTED))
         missing = [problem for problem in wanted if problem.id not in found]
         self.ranks.wait()  # all have looked, so all miss the same
         mine = missing[self.ranks.rank :: self.ranks.count]

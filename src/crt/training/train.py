@@ -87,7 +87,7 @@ def check_run(config: RunConfig, folder: Path, progress: Progress) -> Batch:
 def describe_reference(batch: Batch) -> str:
     """How the model to shorten stands on the validation problems."""
     return (
-        f"Reference: {100 * batch.accuracy:.1f} % right, {batch.mean_length:.0f} tokens, "
+        f"Reference: {100 * batch.accuracy:.1f} % right, {batch.mean_tokens:.0f} tokens, "
         f"{batch.truncated.mean():.0%} cut off ({len(batch.problem_ids)} problems)."
     )
 

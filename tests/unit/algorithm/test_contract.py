@@ -9,11 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crt.algorithm.advantages import advantages
+from crt.algorithm.baselines import DOT, Kimi, O1Pruner
 from crt.algorithm.batch import Batch, Measures, batch_of
-from crt.algorithm.contract import Contracted, Line, binding, metric_of, under_contract
-from crt.algorithm.objectives import Guarded, Refine, Shorten, state_of, with_state
+from crt.algorithm.contract import (
+    Contracted,
+    Line,
+    Standing,
+    binding,
+    metric_of,
+    under_contract,
+)
+from crt.algorithm.objectives import Guarded, LengthOnly, Refine, Shorten, state_of, with_state
 from crt.algorithm.statistics import pass_at_k
-from crt.algorithm.step import logged_metrics, signal
+from crt.algorithm.step import decide, logged_metrics, signal
+from crt.algorithm.two_stage import is_feasible
 from crt.errors import DataError
 from crt.types import Rollout, Verdict
 
@@ -45,6 +54,7 @@ def test_pass_at_k_credits_stand_out_where_the_others_fail():
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_the_mean_of_pass_at_k_credits_is_the_unbiased_estimate(data):
     rollouts = data.draw(st.integers(1, 9))
     k = data.draw(st.integers(1, rollouts))
@@ -163,8 +173,8 @@ def test_with_a_switch_the_line_broken_by_most_noise_is_repaired_alone():
 
 
 def test_stage_two_repairs_a_line_before_it_raises_accuracy():
-    numbers = {"answer": np.array([[5.0, 5.0]])}
-    reference = batch([[1, 1]], [[90, 110]], measured={"answer": np.array([[10.0, 10.0]])})
+    numbers = {"answered": np.array([[5.0, 5.0]])}
+    reference = batch([[1, 1]], [[90, 110]], measured={"answered": np.array([[10.0, 10.0]])})
     ours = batch([[1, 0]], [[90, 110]], measured=numbers)
     line = Line("answer", at_least="reference")
     decision, _ = under_contract(Refine(), [line]).step(ours, reference)
@@ -217,6 +227,18 @@ def test_a_cost_takes_the_place_of_length_and_tokens_stay_known():
     assert batch_of(rollouts)[0].length.tolist() == [[10.0, 30.0]]
 
 
+def test_a_reference_of_another_cost_is_refused():
+    rollouts = [Rollout("a", "t", 9, "eos", Verdict.CORRECT, thinking=n) for n in (4, 6)]
+    measures = Measures(
+        "thinking", {"thinking": lambda r: r.thinking, "tokens": lambda r: r.length}
+    )
+    tokens, _ = batch_of(rollouts)
+    with pytest.raises(DataError, match="the reference's cost is tokens, the policy's is thinking"):
+        decide(Refine(), rollouts, lambda _: tokens, measures=measures)
+    thinking, _ = batch_of(rollouts, measures=measures)
+    assert decide(Refine(), rollouts, lambda _: thinking, measures=measures)[1].signal is not None
+
+
 # --- Properties ---------------------------------------------------------------------------------
 
 
@@ -228,7 +250,7 @@ def pairs(draw):
 
     def made() -> Batch:
         length = rng.integers(2, 60, (problems, rollouts)).astype(float)
-        numbers = {"tokens": length, "answer": np.ceil(length / 3)}
+        numbers = {"tokens": length, "answered": np.ceil(length / 3)}
         within = {"easy": np.arange(problems) % 2 == 0, "hard": np.arange(problems) % 2 == 1}
         correct = rng.random((problems, rollouts)) < rng.random()
         return batch(correct, length, measured=numbers, within=within)
@@ -280,6 +302,16 @@ def test_one_line_on_accuracy_is_the_method_itself(pair):
                 assert (dual.multiplier, dual.variance) == (plain.multiplier, plain.variance)
 
 
+@given(pairs(), st.sampled_from([LengthOnly(), Kimi(), DOT(), O1Pruner()]))
+@settings(deadline=None)
+def test_one_line_around_another_method_is_its_guard(pair, inner):
+    plain, under = Guarded(inner), under_contract(Guarded(inner), [KEPT])
+    for _ in range(3):
+        (expected, plain), (found, under) = plain.step(*pair), under.step(*pair)
+        assert (found.margin, found.multiplier) == (expected.margin, expected.multiplier)
+        assert np.array_equal(advantages(found), advantages(expected))
+
+
 @given(pairs(), st.permutations(range(len(LINES))))
 @settings(deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_standing(pair, order):
@@ -295,6 +327,20 @@ def test_all_are_kept_just_when_the_binding_one_is(pair):
     found = [s for line in LINES if (s := line.standing(*pair)) is not None]
     worst = binding(found)
     assert (worst.margin >= 0) == all(s.margin >= 0 for s in found)
+
+
+@given(st.lists(st.tuples(st.floats(-0.1, 0.1), st.floats(0, 0.05)), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_the_binding_line_is_feasible_just_when_all_are(measured):
+    standings = [Standing(1.0, 1.0, margin, error) for margin, error in measured]
+    worst = binding(standings)
+    every = all(is_feasible(s.margin, s.standard_error) for s in standings)
+    assert is_feasible(worst.margin, worst.standard_error) == every
+
+
+def test_a_line_without_noise_does_not_hide_a_noisy_one():
+    sure, doubtful = Standing(1.0, 1.0, 0.0, 0.0), Standing(1.0, 1.0, 0.02, 0.03)
+    assert binding([sure, doubtful]) is doubtful
 
 
 @given(pairs())

@@ -81,6 +81,41 @@ def test_answers_keep_their_length_while_thinking_falls(tmp_path):
     assert thinking.certificate.difference == 8.0 and thinking.passed
 
 
+def test_who_thinks_to_the_cap_has_given_no_long_answer(tmp_path):
+    """It counts whole where an answer may not get long, and not at all where not short."""
+    base = made(tmp_path / "base", own=[*problems(30), *problems(30, length=102)])
+    endless = [*problems(30, 0, 500, 500), *problems(30, 0, 502, 502)]
+    ours = made(tmp_path / "ours", own=endless)
+    least, most = {"at_least": "0.9 * reference"}, {"at_most": "2 * reference"}
+    lines = contract({"metric": "answer"} | least, {"metric": "answer"} | most)
+    assert [(r.value, r.passed) for r in certify(lines, ours, base)] == [(0, False), (501, False)]
+    assert set(lines.measures().numbers) == {"answer", "answered"}
+
+
+def test_without_a_spread_nothing_is_shown(tmp_path):
+    """A function that says 1 thirty times may well say 0 one time in twenty."""
+    own = tmp_path / "own.py"
+    own.write_text("def one(rollout): return 1\n")
+    base, ours = (made(tmp_path / name, own=problems(30)) for name in ("base", "ours"))
+    lines = contract({"metric": f"{own}:one", "at_least": 0.97})
+    [line] = certify(lines, ours, base)
+    assert line.value == 1.0 and not line.passed and "its bound needs a spread" in line.note
+
+
+def test_a_function_that_is_gone_is_a_note_and_no_failure(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("def gone(rollout): return 1\n")
+    base, ours = (made(tmp_path / name, own=problems(30)) for name in ("base", "ours"))
+    lines = contract({"metric": f"{own}:gone", "at_least": 0.97}, RELATIVE)
+    own.unlink()
+    gone, accuracy = certify(lines, ours, base)
+    assert (
+        "own.py cannot be found" in gone.note
+        and not gone.passed
+        and accuracy.certificate is not None
+    )
+
+
 def test_the_bound_of_tokens_is_that_of_a_normal_mean(tmp_path):
     lengths = np.arange(40) + 80
     rows = [[(True, int(n), 0), (True, int(n), 0)] for n in lengths]

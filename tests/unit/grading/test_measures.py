@@ -1,5 +1,7 @@
 """A number of a rollout: what is shortened, and what a line of a contract is about."""
 
+import sys
+
 import pytest
 
 from crt.errors import ConfigError, GradingError
@@ -55,6 +57,14 @@ def test_a_function_of_the_user(tmp_path):
             measure_of(named + name)(rollout())
     with pytest.raises(ConfigError, match=r"cannot be loaded: AttributeError"):
         measure_of(f"{named}absent")
+
+
+def test_a_users_file_takes_no_other_modules_place(tmp_path):
+    import statistics
+
+    (tmp_path / "statistics.py").write_text("def words(rollout): return 7\n")
+    assert measure_of(f"{tmp_path}/statistics.py:words")(rollout()) == 7.0
+    assert sys.modules["statistics"] is statistics
 
 
 def test_what_measures_nothing_is_refused():

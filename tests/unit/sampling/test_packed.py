@@ -66,6 +66,21 @@ def test_the_sampler_lays_weights_out_and_its_tokens_are_the_models_own():
             torch.testing.assert_close(torch.tensor(said.logprobs), expected, atol=0.1, rtol=0)
 
 
+def test_a_forward_that_somebody_else_put_there_stays():
+    model = lively(qwen).to(torch.bfloat16)
+    own = model.lm_head.forward = model.lm_head.forward  # what accelerate's hooks do
+    with packed_weights(model, WORTH_IT):
+        assert model.lm_head.forward is own
+    assert replaced(model) == ["lm_head"]
+
+
+def test_a_build_without_mkldnn_is_left_alone(monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    model = lively(qwen).to(torch.bfloat16)
+    with packed_weights(model, WORTH_IT):
+        assert replaced(model) == []
+
+
 def test_float32_and_short_calls_are_left_alone():
     model = lively(qwen)
     with packed_weights(model, WORTH_IT):

@@ -42,7 +42,8 @@ def batch(*right: int, answer: float = 10.0, cost: str = "tokens") -> Batch:
     """A problem for each number of right answers out of ten."""
     rows = [[i < n for i in range(10)] for n in right]
     shape = len(right), 10
-    numbers = {"answer": np.full(shape, answer), "tokens": np.full(shape, 50.0)}
+    numbers = {n: np.full(shape, answer) for n in ("answer", "answered")}
+    numbers["tokens"] = np.full(shape, 50.0)
     ids = tuple(map(str, range(len(right))))
     return Batch(ids, rows, np.full(shape, 5.0), measured=numbers, cost=cost)
 
@@ -153,6 +154,23 @@ def test_a_reference_of_an_earlier_version_is_read(tmp_path):
     old = [["text", 5, "eos", "correct", "1"]]
     [rollout] = reference._unpacked("p", zlib.compress(json.dumps(old).encode()))
     assert (rollout.length, rollout.thinking) == (5, None)
+
+
+def test_who_needs_thinking_samples_an_earlier_versions_problems_again(tmp_path):
+    problem, asked = Problem("p", "?", "1"), []
+
+    def sampler(problems, thinking=3):
+        asked.extend(problems)
+        return [Rollout(p.id, "t", 9, "eos", Verdict.CORRECT, thinking=thinking) for p in problems]
+
+    store = Store(tmp_path, {"m": 1})
+    store.put([problem], {"p": sampler([problem], None)})
+    asked.clear()
+    for cost, sampled in (("tokens", 0), ("thinking", 1), ("thinking", 1), ("tokens", 1)):
+        measures = ContractConfig(cost=cost).measures()
+        found = Reference([problem], sampler, store, measures=measures)(["p"])
+        assert (len(asked), found.length.item()) == (sampled, 9.0 if cost == "tokens" else 3.0)
+    assert store.damaged == 0
 
 
 def test_the_reference_of_a_cluster_comes_back_with_all_that_lines_ask(tmp_path):

@@ -17,15 +17,17 @@ from crt.algorithm.advantages import Estimator
 from crt.algorithm.batch import TOKENS_ALONE, Array, Batch, BoolArray, Measures, TruncatedAs
 from crt.algorithm.objectives import Objective, state_of, with_state
 from crt.algorithm.step import ReferenceFor, Step, decide, logged_metrics, weight_by_length
+from crt.data.prompts import opens_thinking
 from crt.errors import ConfigError
 from crt.io import read_json, write_json
 from crt.sampling.hf import denormals_flushed
-from crt.sampling.policy import made_by_model, thinking_length
+from crt.sampling.policy import decode_response, made_by_model, thinking_length
 from crt.training.trl.micro_batches import can_share_prefixes, completion_logprobs, regroup
 from crt.training.trl.rollouts import Correctness
 from crt.types import Rollout, Verdict
 
 STATE_FILE = "objective.json"
+TAIL = 16  # tokens of a prompt, in which a template may open the thinking
 
 
 class CRTTrainer(GRPOTrainer):
@@ -104,6 +106,8 @@ class CRTTrainer(GRPOTrainer):
             self.finite_logprobs = bool(gathered.all())
         if self.off_policy:
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
+        if self.measures.numbers and not isinstance(self.reward_funcs[0], Correctness):
+            self._count_opened(output["prompt_ids"])
         if "tool_mask" in output:
             self._leave_out_tools(output["tool_mask"] * output["completion_mask"])
         step = self._with_weights(self._decide(), output)
@@ -124,6 +128,18 @@ class CRTTrainer(GRPOTrainer):
             *(self.estimator, self.truncated_as, self.measures),
         )
         return step
+
+    def _count_opened(self, prompt_ids: Tensor) -> None:
+        """Where the prompt ends inside <think>, thinking that never ends is all there is."""
+        tokenizer: Any = self._tokenizer
+        tails = [tokenizer.decode(ids) for ids in prompt_ids[:, -TAIL:].tolist()]
+        pairs = zip(self.rollouts[self._share(len(tails))], tails, strict=True)
+        self.rollouts = gather_object(
+            [
+                replace(one, thinking=one.thinking or one.length) if opens_thinking(tail) else one
+                for one, tail in pairs
+            ]
+        )
 
     def _leave_out_tools(self, mask: Tensor) -> None:
         """What a tool or an environment wrote is no length of the model's."""
@@ -262,7 +278,7 @@ def rollouts_from_rewards(
     return [
         Rollout(
             example["problem_id"],
-            "",
+            decode_response(tokenizer, token_ids, eos_token_ids),
             len(token_ids),
             "eos" if token_ids[-1] in eos_token_ids else "length",
             _verdict(reward),

@@ -1,5 +1,6 @@
 """TRL's trainer with our objective, on a random model of a few thousand parameters."""
 
+import copy
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig
 
-from crt.algorithm.batch import Batch
+from crt.algorithm.batch import TOKENS_ALONE, Batch, Measures
 from crt.algorithm.objectives import AccuracyOnly, LengthOnly, PrimalDual, Shorten
 from crt.algorithm.step import signal
 from crt.data.prompts import Prompt
@@ -77,6 +78,7 @@ def trainer(
     peft_config = changes.pop("peft_config", None)
     rollout_func = changes.pop("rollout_func", None)
     off_policy = changes.pop("off_policy", False)
+    measures = changes.pop("measures", TOKENS_ALONE)
     rows = [{"prompt": " ".join("abcdef"[: 1 + i % 5]), "problem_id": f"p{i}"} for i in range(80)]
     settings = {
         "output_dir": str(folder),
@@ -117,6 +119,7 @@ def trainer(
         peft_config=peft_config,
         rollout_func=rollout_func,
         off_policy=off_policy,
+        measures=measures,
     )
 
 
@@ -479,3 +482,28 @@ def test_tokens_of_a_tool_are_no_length(tmp_path, tokenizer):
     assert [rollout.length for rollout in one.rollouts[:4]] == [5, 3, 5, 3]
     assert seen[0].signal.row["tokens"] == 4.0
     assert seen[0].signal.advantages[0, 1] > 0 > seen[0].signal.advantages[0, 0]
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_thinking_that_a_template_opens_and_nobody_ends_is_all_there_is(
+    tmp_path, tokenizer, opened
+):
+    """With a reward function of one's own the trainer sees it in the prompt alone."""
+    vocabulary = copy.deepcopy(tokenizer)
+    vocabulary.add_tokens(["<think>", "</think>"])
+    ids = {word: vocabulary.convert_tokens_to_ids(word) for word in vocabulary.get_vocab()}
+    endless, ended = [ids["a"], ids["b"]], [ids[w] for w in ("a", "</think>", "b", "<eos>")]
+
+    def thinks(prompts, trainer):
+        asked = [[ids["a"], ids["<think>"]] if opened else [ids["a"], ids["b"]] for _ in prompts]
+        said = [ended if i % 2 else endless for i in range(len(prompts))]
+        logprobs = [[-1.0] * len(each) for each in said]
+        return {"prompt_ids": asked, "completion_ids": said, "logprobs": logprobs}
+
+    numbers = {"thinking": lambda r: r.thinking, "text": lambda r: len(r.text)}
+    one = trainer(tmp_path, vocabulary, LengthOnly(), steps=1, rollout_func=thinks,
+                  measures=Measures(numbers=numbers))  # fmt: skip
+    one.model.resize_token_embeddings(len(vocabulary))
+    one.train()
+    assert [r.thinking for r in one.rollouts[:2]] == [2 if opened else 0, 2]
+    assert one.rollouts[0].text == "a b" and "<eos>" not in one.rollouts[1].text
