@@ -49,8 +49,9 @@ DOUBT_WORDS = re.compile(
     r"|but let me|another way)\b",
     re.IGNORECASE,
 )
-_END = re.compile(r"[.!?]+[\"'”’)\]*]*(?=\s|$)|\n+")
-_MARKER = re.compile(r"[\s>*#(-]*\d+[.)]\**")  # of a list: no sentence by itself
+# No run of characters is read twice: a response may be a hundred thousand dots or empty lines.
+_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]*]*+(?=\s|$)|\n++")
+_MARKER = re.compile(r"(?:[>*#(-]|[^\S\n])*+\d+[.)]\**")  # of a list: no sentence by itself
 _LABEL = re.compile(  # numbers that count steps
     rf"^{_MARKER.pattern}(?=\s)|\b(?:step|case|part|method|option|equation|line)\s+\d+",
     re.IGNORECASE | re.MULTILINE,
