@@ -1,6 +1,7 @@
 """Completions as lm-eval, lighteval and inspect_ai write them, as rows that `crt score` knows."""
 
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ def _zipped_samples(path: Path) -> Iterator[Row]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (
-        *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, ValueError),
+        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, ValueError),
         *(RecursionError, NotImplementedError, RuntimeError, EOFError),
     ) as error:
         raise DataError(f"{path} is no log of inspect_ai, or damaged: {error}.") from None

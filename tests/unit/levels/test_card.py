@@ -84,12 +84,24 @@ def test_what_is_a_card_is_told_by_its_name():
     assert not is_card("accuracy >= base - 1pt")
 
 
+def written(rollouts, base="80.0"):
+    """A card as crt export writes it, as far as it is read."""
+    return (
+        f"| Accuracy | 1 % (1 – 1, n = 1) | {base} % (1 – 1, n = 1) |\n\n{rollouts} responses to "
+        "each problem at temperature 1.0, top-p\n1.0, at most 9 tokens, on 1 problems of `one`. "
+        "Measured on a day.\nthe tolerance is 1. \n"
+    ).encode()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error", "told"),
     [
         ("README.md", b"# Nothing", ConfigError, "claims nothing"),
         ("README.md", b"\xff" * 100, ConfigError, "claims nothing"),
         ("README.md", b"| Accuracy | x | 1 % (" * 100_000, ConfigError, "claims nothing"),
+        ("README.md", written("9" * 5000), ConfigError, "is no number"),
+        ("README.md", written("2000"), ConfigError, "claims 2000 responses to each problem"),
+        ("README.md", written("4", base="9" * 5000), ConfigError, "the claim .* cannot be"),
         ("family.json", b"{}", DataError, "is not a family"),
         ("none.md", None, DataError, "cannot be read"),
     ],
