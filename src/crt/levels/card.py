@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.errors import ConfigError, DataError
+from crt.evaluation.metrics import accuracy, average
 from crt.evaluation.paired import TOLERANCE
 from crt.evaluation.store import FIGURES, load
 from crt.evaluation.verify import Claim, percent_claim
@@ -40,7 +41,7 @@ def is_card(text: str) -> bool:
 def read_card(path: Path, level: str | None = None) -> Card:
     """The claim of a card; it is untrusted input."""
     if path.name == FIGURES:
-        return _of_evaluation(path.parent)
+        return _feasible(_of_evaluation(path.parent), path)
     if path.suffix == ".json":
         family = read_family(path)
         named = family.require_level(level, "--level") if level else family.default
@@ -78,9 +79,10 @@ def _number(kind: type[int] | type[float], text: str, path: Path) -> int | float
 
 def _feasible(card: Card, path: Path) -> Card:
     """Whoever wrote the card does not decide for how long others' machines work."""
-    if (rollouts := card.settings.get("rollouts", 1)) > MOST_ROLLOUTS:
+    rollouts = card.settings.get("rollouts", 1)
+    if not isinstance(rollouts, int) or rollouts > MOST_ROLLOUTS:
         raise ConfigError(
-            f"{path} claims {rollouts} responses to each problem, more than {MOST_ROLLOUTS}: "
+            f"{path} claims {rollouts!r:.40} responses to each problem, more than {MOST_ROLLOUTS}: "
             "state the claim in words, with --rollouts"
         )
     return card
@@ -106,8 +108,8 @@ def _of_evaluation(folder: Path) -> Card:
     sampling = evaluation.manifest["sampling"]
     names = ("rollouts", "temperature", "top_p", "max_tokens")
     settings = {name: sampling[name] for name in names if sampling.get(name) is not None}
-    acc = evaluation.metrics["averages"]["all"].get("acc")
-    if not acc:
+    acc = average(accuracy, [*evaluation.counts.values()])  # its own file may have been edited
+    if acc is None:
         raise DataError(f"{folder} has no accuracy to claim")
     data = ",".join(str(each["name"]) for each in evaluation.manifest["data"])
-    return Card(Claim(TOLERANCE, acc["value"] / 100), settings | {"data": data})
+    return Card(Claim(TOLERANCE, acc.value / 100), settings | {"data": data})

@@ -229,6 +229,13 @@ def test_another_grader_than_that_of_the_verdicts_is_said(evaluated):
 # ---- What is audited
 
 
+def test_figures_are_those_of_the_responses_whatever_figures_json_says(evaluated):
+    evaluation = evaluated(response(RIGHT, 40))
+    found = audit(evaluation)
+    evaluation.metrics["averages"].clear()
+    assert audit(evaluation) == found and found["metrics"]["averages"]["all"]["len"]["value"] == 40
+
+
 def test_a_folder_of_several_evaluations_is_refused_with_one_of_them(evaluated, tmp_path):
     evaluated(response(RIGHT))
     series = tmp_path / "series"

@@ -77,6 +77,16 @@ def test_an_evaluation_claims_its_accuracy(tmp_path):
     card = read_card(tmp_path / "out" / "figures.json")
     assert card.claim == Claim(0.01, 0.5)
     assert card.settings == {"rollouts": 2, "max_tokens": 9, "data": "one"}
+    figures = tmp_path / "out" / "figures.json"  # whose own figures anybody can edit
+    edited = json.loads(figures.read_text()) | {"averages": {"all": {"acc": {"value": "x"}}}}
+    figures.write_text(json.dumps(edited))
+    assert read_card(figures) == card
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    for rollouts in (10**9, "many"):
+        manifest["sampling"]["rollouts"] = rollouts
+        (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ConfigError, match="responses to each problem, more than 1024"):
+            read_card(figures)
 
 
 def test_what_is_a_card_is_told_by_its_name():
