@@ -172,9 +172,10 @@ def _measured(
 
 
 def _problems_of(name: str) -> str:
-    """A data set's name and split, without levels and count."""
+    """A data set's name and split, without levels and count; a file however it is named."""
     selection = parse(name)
-    return f"{selection.name}/{selection.split}"
+    file = Path(selection.name)
+    return f"{file.resolve() if file.is_file() else selection.name}/{selection.split}"
 
 
 def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:

@@ -131,6 +131,13 @@ def test_blends_fill_the_empty_places():
     assert shares_between(95, 100, 5, there, lengths) == []  # no place for another
 
 
+def test_a_file_cannot_choose_and_certify_under_two_names(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    with pytest.raises(ConfigError, match=r"a\.jsonl/test cannot both choose"):
+        measure_levels(run, ("a.jsonl",), (f"{tmp_path}/./a.jsonl:1",), ())
+
+
 @pytest.mark.parametrize(
     ("run_name", "name"), [("demo", "demo"), ("_x y", "x-y"), ("é", "family"), ("a" * 70, "a" * 64)]
 )
