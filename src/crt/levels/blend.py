@@ -54,6 +54,8 @@ def write_blend(run: Run, step: int, share: float) -> Path:
     folder, checkpoint = blend_folder(run, step, share), run.checkpoint(step)
     if (folder / RECORD).is_file():
         return folder
+    if not checkpoint.is_dir():
+        raise DataError(f"{checkpoint} is not there: no weights lie between the base and it.")
     aside = folder.with_name(f"{UNFINISHED}{os.getpid()}-{folder.name}")
     try:
         folder.parent.mkdir(exist_ok=True)
@@ -121,7 +123,10 @@ def _scale_adapter(checkpoint: Path, share: float, to: Path) -> None:
     """B·A is what a LoRA adapter adds to the base, so B is scaled."""
     from safetensors.torch import load_file, save_file
 
-    for file in checkpoint.glob("*.safetensors"):
+    files = sorted(checkpoint.glob("*.safetensors"))
+    if not files:
+        raise DataError(f"{checkpoint} has no .safetensors weights that could be scaled.")
+    for file in files:
         weights = load_file(file)
         other = next((n for n in weights if ".lora_A." not in n and ".lora_B." not in n), None)
         if other is not None:

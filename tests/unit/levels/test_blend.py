@@ -118,7 +118,12 @@ def test_what_cannot_be_scaled_is_refused(run):
     save_file(more, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DataError, match="more than LoRA's A and B"):
         write_blend(run, 10, 0.5)
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(DataError, match=r"no \.safetensors weights"):
+        write_blend(run, 10, 0.5)
     assert [path.name for path in (run.path / "blends").iterdir()] == []  # nothing half made
+    with pytest.raises(DataError, match="step-0020 is not there"):
+        write_blend(run, 20, 0.5)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, 4.5, 0.123, float("nan")])
