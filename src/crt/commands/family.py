@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shares",
         metavar="SHARE,…",
         help="weights between the base (0) and the recommended checkpoint (1), and beyond, that "
-        "are measured too (0.25,0.5,0.75,1.25,1.5,1.75), or none",
+        "are measured too (0.25,0.5,0.75,1.25,1.5), or none",
     )
     parser.add_argument("--evaluation", help="a series that is there: evaluations/NAME of the run")
     parser.add_argument("--levels", type=int, default=6, help="at most so many, full included (6)")
@@ -48,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
     from crt.errors import ConfigError
     from crt.evaluation.evaluator import progress
     from crt.io import write_json
-    from crt.levels.choose import SHARES, build_family, measure_levels, validation_data
+    from crt.levels.choose import (
+        SHARES,
+        build_family,
+        check_settings,
+        measure_levels,
+        validation_data,
+    )
     from crt.levels.family import FAMILY
     from crt.run import Run
 
@@ -57,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
             "--evaluation takes what is there; --data, --choose-on and --shares evaluate: give one "
             "or the others"
         )
+    check_settings(args.levels, args.tolerance, args.name)
+    if args.out and not args.out.absolute().parent.is_dir():
+        raise ConfigError(f"--out {args.out}: its folder is not there")
     opened = Run.open(args.run)
     chosen_on = _listed(args.choose_on)
     if args.evaluation:

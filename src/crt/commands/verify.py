@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
         claim = card.claim
         for name, value in card.settings.items():
             setattr(args, name, value if getattr(args, name) is None else getattr(args, name))
+        if args.base:  # measured, and not taken from the card
+            claim = type(claim)(claim.margin)
     else:
         claim = parse_claim(args.claim)
-    if args.base:  # measured, and not taken from the card
-        claim = type(claim)(claim.margin)
     with contextlib.ExitStack() as stack:
         model, base, keys = _accuracies(args, stack)
         look = verify(
@@ -76,15 +76,17 @@ def run(args: argparse.Namespace) -> int:
 def _accuracies(args: argparse.Namespace, stack: contextlib.ExitStack) -> Any:
     """The model's and the base's accuracies by problem, and which problems there are."""
     from crt.commands.compare import print_notes
-    from crt.commands.eval import plan_of
+    from crt.commands.eval import SAMPLING, names_of, plan_of
     from crt.errors import ConfigError
-    from crt.evaluation.datasets import folder_label, load_sets, short_name
+    from crt.evaluation.datasets import folder_label, label, load_sets, short_name
     from crt.evaluation.store import is_evaluation
     from crt.evaluation.verify import load_recorded, sampled
 
     sources = [source for source in (args.model, args.base) if source]
     if all(map(is_evaluation, sources)):
-        return load_recorded(args.model, args.base)
+        asked = {name: getattr(args, name) for name in SAMPLING}
+        asked["data"] = [label(name) for name in names_of(args.data)] if args.data else None
+        return load_recorded(args.model, args.base, asked)
     if any(map(is_evaluation, sources)):
         raise ConfigError("the model and its base must both be evaluations, or both be models")
     plans = [plan_of(argparse.Namespace(**vars(args) | {"model": source})) for source in sources]

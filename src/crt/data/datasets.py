@@ -16,6 +16,7 @@ from crt.pocket import WORLDS, is_world, make_problems
 from crt.types import Problem
 
 FAULTS_KEPT = 5
+MOST_PROBLEMS = 10**7  # that a count may ask for
 
 
 @dataclass(frozen=True)
@@ -254,14 +255,14 @@ def names_split(name: str) -> bool:
 
 def parse(name: str, split: str | None = None) -> Selection:
     """The parts of `gsm8k/train:100` or `pocket@1,2/test`; a split given twice must be the same."""
-    base, _, count = name.rpartition(":") if re.search(r":\d+$", name) else (name, "", "")
+    base, _, count = name.rpartition(":") if re.search(r":\d{1,18}$", name) else (name, "", "")
     if names_split(base):
         head, _, own = base.partition("/")
         if split not in (None, own):
             raise DataError(f"{name!r} names the split {own!r}, but {split!r} was asked for")
         base, split = head, own
-    if count and int(count) == 0:
-        raise DataError(f"{name!r} asks for no problems: the count must be at least 1")
+    if count and not 0 < int(count) <= MOST_PROBLEMS:
+        raise DataError(f"{name!r}: the count must be at least 1 and at most {MOST_PROBLEMS:,}")
     levels: tuple[int, ...] = ()
     if (match := re.search(LEVELS, base)) and is_world(base[: match.start()]):
         levels = tuple(int(level) for level in match[0][1:].split(","))

@@ -23,7 +23,15 @@ from crt.errors import ConfigError, DataError
 from crt.evaluation.completions import score, token_ends
 from crt.evaluation.datasets import sets_and_averages, short_name
 from crt.evaluation.evaluator import Note, Plan, Tell, evaluate
-from crt.evaluation.metrics import Ratio, effective_verdict, interval, interval_json, same
+from crt.evaluation.metrics import (
+    Ratio,
+    all_metrics,
+    effective_verdict,
+    interval,
+    interval_json,
+    nested_json,
+    same,
+)
 from crt.evaluation.series import is_run
 from crt.evaluation.store import MANIFEST, SERIES, Evaluation, is_evaluation, load
 from crt.grading.extract import CLOSE_THINKING, NUMBER, OPEN_THINKING, last_number
@@ -49,8 +57,9 @@ DOUBT_WORDS = re.compile(
     r"|but let me|another way)\b",
     re.IGNORECASE,
 )
-_END = re.compile(r"[.!?]+[\"'”’)\]*]*(?=\s|$)|\n+")
-_MARKER = re.compile(r"[\s>*#(-]*\d+[.)]\**")  # of a list: no sentence by itself
+# No run of characters is read twice: a response may be a hundred thousand dots or empty lines.
+_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]*]*+(?=\s|$)|\n++")
+_MARKER = re.compile(r"(?:[>*#(-]|[^\S\n])*+\d+[.)]\**")  # of a list: no sentence by itself
 _LABEL = re.compile(  # numbers that count steps
     rf"^{_MARKER.pattern}(?=\s)|\b(?:step|case|part|method|option|equation|line)\s+\d+",
     re.IGNORECASE | re.MULTILINE,
@@ -335,8 +344,8 @@ def audit(
     readings = read_all(evaluation, grading, measure)
     by_set = {name: [sums(each) for each in part.values()] for name, part in readings.items()}
     nested = sets_and_averages(by_set, figures)
-    all_metrics = evaluation.metrics["averages"]["all"]
-    length, month = all_metrics.get("len"), month or Load()
+    metrics = nested_json(all_metrics(evaluation.counts))
+    length, month = metrics["averages"]["all"].get("len"), month or Load()
     saved = nested["averages"]["all"].get("saved_tokens")
     return {
         "format": 1,
@@ -344,7 +353,7 @@ def audit(
         "places": "tokens" if measure else "characters",
         "most_sentences": MOST_SENTENCES,
         "numbers": float(100 * np.mean([has_own_number(problem) for problem in problems.values()])),
-        "metrics": {kind: evaluation.metrics[kind] for kind in ("sets", "averages")},
+        "metrics": metrics,
         "figures": {
             kind: {n: {k: interval_json(v) for k, v in part.items()} for n, part in parts.items()}
             for kind, parts in nested.items()

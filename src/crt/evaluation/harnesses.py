@@ -1,6 +1,7 @@
 """Completions as lm-eval, lighteval and inspect_ai write them, as rows that `crt score` knows."""
 
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ def _zipped_samples(path: Path) -> Iterator[Row]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (
-        *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, ValueError),
+        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, ValueError),
         *(RecursionError, NotImplementedError, RuntimeError, EOFError),
     ) as error:
         raise DataError(f"{path} is no log of inspect_ai, or damaged: {error}.") from None
@@ -121,12 +122,12 @@ def _of_inspect(value: Row) -> Row:
 def _of_lighteval(value: Row) -> Row:
     """A row of `--save-details`, now and before version 0.10."""
     if "predictions" in value:
-        texts, asked = value["predictions"], value.get("example") or value["full_prompt"]
+        texts, asked = _several(value["predictions"]), value.get("example") or value["full_prompt"]
         tokens = value.get("cont_tokens")
     else:
         answer = value.get("model_response") or value["__model_response__"]
         doc = value.get("doc") or value.get("__doc__") or {}
-        texts, tokens = answer["text"], answer.get("output_tokens")
+        texts, tokens = _several(answer["text"]), answer.get("output_tokens")
         asked = doc.get("original_query") or doc["query"]
         thoughts = answer.get("reasonings") or ()
         if any(thoughts):
@@ -139,6 +140,11 @@ def _of_lighteval(value: Row) -> Row:
         "response": list(texts),
         "tokens": [len(ids) for ids in tokens or ()] if known else None,
     }
+
+
+def _several(texts: Any) -> Any:
+    """A list, also of one response that is not in a list."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 def _think(thought: str) -> str:

@@ -51,6 +51,8 @@ ROLLOUT_KEYS = (
 OLD_KEYS = {"data": "dataset", "rollout": "index", "response": "text", "tokens": "length"}
 LEVEL = 10  # a tenth of the size of the text; faster than any sampler writes
 CHUNK = 1 << 20
+PACKED_CHUNK = 1 << 12  # unpacked it may be 128 MB, if somebody means harm
+LONGEST_LINE = 1 << 28  # characters: lines with log-probabilities have some tens of millions
 
 FORMAT = 1
 IDENTITY = ("format", "model", "data", "prompt", "sampling", "grader", "truncated")
@@ -161,13 +163,21 @@ def read_lines(path: Path) -> Iterator[str]:
     """Lines of a text file, packed (.zst) or plain."""
     try:
         with path.open("rb") as file:
-            chunks = iter(lambda: file.read(CHUNK), b"")
-            content = _decompress(chunks) if path.suffix == ".zst" else chunks
-            line = ""
+            packed = path.suffix == ".zst"
+            chunks = iter(lambda: file.read(PACKED_CHUNK if packed else CHUNK), b"")
+            content = _decompress(chunks) if packed else chunks
+            parts: list[str] = []  # of a line
+            length = 0
             for text in codecs.iterdecode(content, "utf-8-sig"):
-                *lines, line = (line + text).split("\n")
-                yield from lines
-            if line:
+                first, *rest = text.split("\n")
+                parts.append(first)
+                length += len(first)
+                for start in rest:
+                    yield "".join(parts)
+                    parts, length = [start], len(start)
+                if length > LONGEST_LINE:
+                    raise DataError(f"{path} has a line of over {LONGEST_LINE >> 20} MB.")
+            if line := "".join(parts):
                 yield line
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None

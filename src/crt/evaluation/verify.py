@@ -5,11 +5,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from crt.algorithm.sequential import Look, sequential_test
-from crt.data.datasets import Loaded, digest
+from crt.data.datasets import Loaded, digest, parse
 from crt.errors import ConfigError, DataError
 from crt.evaluation.backends import Plan, plan_units
 from crt.evaluation.datasets import short_name
@@ -76,8 +78,12 @@ def verify(
     The keys must be in random order. A batch is complete before it is looked at: problems that are
     answered early are no fair sample.
     """
-    if (claim.base is None) == (base is None):
+    if claim.base is None and base is None:
         raise ConfigError(f"the claim is {claim}: it needs a base, --base MODEL, or a number")
+    if claim.base is not None and base is not None:
+        raise ConfigError(
+            f'the claim is {claim}, a number: leave out --base, or claim "accuracy >= base"'
+        )
     differences: list[float] = []
     result = None
     for start in range(0, len(keys), BATCH):
@@ -140,9 +146,21 @@ def recorded(evaluation: Evaluation) -> dict[Key, float]:
     }
 
 
-def load_recorded(model: str, base: str | None) -> tuple[Accuracies, Accuracies | None, list[Key]]:
-    """Of one evaluation or two that may be compared, and the problems they have in common."""
+def load_recorded(
+    model: str, base: str | None, asked: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Accuracies, Accuracies | None, list[Key]]:
+    """Of one evaluation or two that may be compared, and the problems they have in common.
+
+    `asked` is what the claim or the user says of data and sampling: no other may be verified.
+    """
     ours = load(Path(model))
+    was = ours.manifest["sampling"] | {"data": [each["name"] for each in ours.manifest["data"]]}
+    for name, value in asked.items():
+        if None not in (value, was.get(name)) and _exactly(value) != _exactly(was[name]):
+            raise DataError(
+                f"{model} was made with {name} {_plain(was[name])}, not with {_plain(value)} as is "
+                "claimed or asked: verify the model itself, or an evaluation that is made so"
+            )
     values = recorded(ours)
     if base is None:
         return lambda keys: values, None, sorted(values)
@@ -152,6 +170,15 @@ def load_recorded(model: str, base: str | None) -> tuple[Accuracies, Accuracies 
         raise DataError(f"{model} and {base} differ in {'; in '.join(differences)}")
     others = recorded(theirs)
     return lambda keys: values, lambda keys: others, sorted(values.keys() & others.keys())
+
+
+def _exactly(value: Any) -> Any:
+    """Names of data sets with the split that they mean; other values as they are."""
+    return [parse(name) for name in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @contextlib.contextmanager

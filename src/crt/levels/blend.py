@@ -17,6 +17,7 @@ from crt.sampling.models import model_files, saved_dtype, with_weights
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedModel
 
 BLENDS = "blends"  # in a run's folder
 MOST_SHARE = 4.0
@@ -53,6 +54,8 @@ def write_blend(run: Run, step: int, share: float) -> Path:
     folder, checkpoint = blend_folder(run, step, share), run.checkpoint(step)
     if (folder / RECORD).is_file():
         return folder
+    if not checkpoint.is_dir():
+        raise DataError(f"{checkpoint} is not there: no weights lie between the base and it.")
     aside = folder.with_name(f"{UNFINISHED}{os.getpid()}-{folder.name}")
     try:
         folder.parent.mkdir(exist_ok=True)
@@ -80,19 +83,37 @@ def _write_between(run: Run, checkpoint: Path, share: float, to: Path) -> None:
     )
     ours = with_weights(model_files(str(checkpoint)), "float32", device="cpu")
     blend_weights(base.model, ours.model, share)
-    ours.model.save_pretrained(to, safe_serialization=True)
+    _save_weights(ours.model, to)
     write_json(
         to / "config.json", read_json(to / "config.json") | {"dtype": saved_dtype(checkpoint)}
     )
+
+
+def _save_weights(model: "PreTrainedModel", to: Path) -> None:
+    """Beside the generation's settings that are there; the library refuses to write some it read.
+
+    Such are a temperature without `do_sample`, which older models have.
+    """
+    from transformers import GenerationConfig
+
+    settings = to / "generation_config.json"
+    content = settings.read_bytes() if settings.is_file() else None
+    model.generation_config = GenerationConfig()
+    model.save_pretrained(to, safe_serialization=True)
+    settings.unlink(missing_ok=True)
+    if content is not None:
+        settings.write_bytes(content)
 
 
 def blend_weights(base: "nn.Module", checkpoint: "nn.Module", share: float) -> None:
     """base + share · (checkpoint − base), in place of the checkpoint's weights."""
     import torch
 
-    of_base = dict(base.named_parameters())
+    of_base, ours = (dict(model.named_parameters()) for model in (base, checkpoint))
+    if other := sorted(of_base.keys() - ours.keys()):
+        raise DataError(f"the checkpoint has no weights {other[0]}, which the base has.")
     with torch.no_grad():
-        for name, weight in checkpoint.named_parameters():
+        for name, weight in ours.items():
             if name not in of_base or of_base[name].shape != weight.shape:
                 raise DataError(f"the base has no weights {name} of the checkpoint's shape.")
             weight.copy_(torch.lerp(of_base[name], weight, share))
@@ -102,7 +123,10 @@ def _scale_adapter(checkpoint: Path, share: float, to: Path) -> None:
     """B·A is what a LoRA adapter adds to the base, so B is scaled."""
     from safetensors.torch import load_file, save_file
 
-    for file in checkpoint.glob("*.safetensors"):
+    files = sorted(checkpoint.glob("*.safetensors"))
+    if not files:
+        raise DataError(f"{checkpoint} has no .safetensors weights that could be scaled.")
+    for file in files:
         weights = load_file(file)
         other = next((n for n in weights if ".lora_A." not in n and ".lora_B." not in n), None)
         if other is not None:

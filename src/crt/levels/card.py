@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crt.errors import ConfigError, DataError
+from crt.evaluation.metrics import accuracy, average
 from crt.evaluation.paired import TOLERANCE
 from crt.evaluation.store import FIGURES, load
 from crt.evaluation.verify import Claim, percent_claim
@@ -13,6 +14,7 @@ from crt.levels.family import FAMILY, Family, Level, Measurement, read_family
 
 CARD = "README.md"
 LARGEST = 1 << 20  # bytes of a card
+MOST_ROLLOUTS = 1024  # per problem that a card may ask for
 _ROW = re.compile(r"^\| Accuracy \| [^|]+ \| (\d+(?:\.\d+)?) % \(", re.MULTILINE)
 _TOLERANCE = re.compile(r"the tolerance is (\d+(?:\.\d+)?)\.\s")
 _SAMPLING = re.compile(
@@ -39,12 +41,11 @@ def is_card(text: str) -> bool:
 def read_card(path: Path, level: str | None = None) -> Card:
     """The claim of a card; it is untrusted input."""
     if path.name == FIGURES:
-        return _of_evaluation(path.parent)
+        return _feasible(_of_evaluation(path.parent), path)
     if path.suffix == ".json":
         family = read_family(path)
-        return _of_level(
-            family, family.require_level(level, "--level") if level else family.default
-        )
+        named = family.require_level(level, "--level") if level else family.default
+        return _feasible(_of_level(family, named), path)
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST).decode("utf-8", "replace")
@@ -59,21 +60,32 @@ def read_card(path: Path, level: str | None = None) -> Card:
     rollouts, temperature, top_p, max_tokens, data = sampling.groups()
     settings = {
         "data": ",".join(re.findall(r"`([^`]+)`", data)),
-        "rollouts": int(rollouts),
-        "temperature": _number(temperature, path),
-        "top_p": _number(top_p, path),
-        "max_tokens": int(max_tokens),
+        "rollouts": _number(int, rollouts, path),
+        "temperature": _number(float, temperature, path),
+        "top_p": _number(float, top_p, path),
+        "max_tokens": _number(int, max_tokens, path),
     }
     prompt = _PROMPT.search(text)
     settings |= {"instruction": prompt[1]} if prompt else {}
-    return Card(percent_claim(tolerance[1], base[1]), settings)
+    return _feasible(Card(percent_claim(tolerance[1], base[1]), settings), path)
 
 
-def _number(text: str, path: Path) -> float:
+def _number(kind: type[int] | type[float], text: str, path: Path) -> int | float:
     try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{path}: {text!r} is no number") from None
+        return kind(text)
+    except ValueError:  # two points, or thousands of digits
+        raise ConfigError(f"{path}: {text!r:.40} is no number") from None
+
+
+def _feasible(card: Card, path: Path) -> Card:
+    """Whoever wrote the card does not decide for how long others' machines work."""
+    rollouts = card.settings.get("rollouts", 1)
+    if not isinstance(rollouts, int) or rollouts > MOST_ROLLOUTS:
+        raise ConfigError(
+            f"{path} claims {rollouts!r:.40} responses to each problem, more than {MOST_ROLLOUTS}: "
+            "state the claim in words, with --rollouts"
+        )
+    return card
 
 
 def _of_level(family: Family, level: Level) -> Card:
@@ -96,8 +108,8 @@ def _of_evaluation(folder: Path) -> Card:
     sampling = evaluation.manifest["sampling"]
     names = ("rollouts", "temperature", "top_p", "max_tokens")
     settings = {name: sampling[name] for name in names if sampling.get(name) is not None}
-    acc = evaluation.metrics["averages"]["all"].get("acc")
-    if not acc:
+    acc = average(accuracy, [*evaluation.counts.values()])  # its own file may have been edited
+    if acc is None:
         raise DataError(f"{folder} has no accuracy to claim")
     data = ",".join(str(each["name"]) for each in evaluation.manifest["data"])
-    return Card(Claim(TOLERANCE, acc["value"] / 100), settings | {"data": data})
+    return Card(Claim(TOLERANCE, acc.value / 100), settings | {"data": data})

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from crt.levels.family import (
     FULL,
     LEVEL_NAMES,
     MOST_LEVELS,
+    NAME,
     Estimate,
     Example,
     Family,
@@ -170,9 +172,10 @@ def _measured(
 
 
 def _problems_of(name: str) -> str:
-    """A data set's name and split, without levels and count."""
+    """A data set's name and split, without levels and count; a file however it is named."""
     selection = parse(name)
-    return f"{selection.name}/{selection.split}"
+    file = Path(selection.name)
+    return f"{file.resolve() if file.is_file() else selection.name}/{selection.split}"
 
 
 def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
@@ -429,6 +432,25 @@ def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, toler
 # ---- the family
 
 
+def check_settings(levels: int, tolerance: float, name: str | None = None) -> None:
+    """Refuses what no family can be made with, before anything is measured for it."""
+    if not 2 <= levels <= MOST_LEVELS:
+        raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
+    if not 0 <= tolerance <= 1:
+        raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
+    if name is not None and not re.fullmatch(NAME, name):
+        raise ConfigError(
+            f"--name {name!r:.80}: up to 64 letters, digits, dots, hyphens and underscores, the "
+            "first a letter or a digit"
+        )
+
+
+def name_of_family(run_name: str) -> str:
+    """A run's name as clients can use it."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).lstrip("._-")
+    return plain[:64] or "family"
+
+
 def build_family(
     run: Run,
     folder: Path,
@@ -443,10 +465,7 @@ def build_family(
     note: Callable[[str], None] = lambda _: None,
 ) -> Family:
     """The family for `file`, from the series in `folder`."""
-    if not 2 <= levels <= MOST_LEVELS:
-        raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
-    if not 0 <= tolerance <= 1:
-        raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
+    check_settings(levels, tolerance, name)
     base, *checkpoints = read_series(folder)
     evaluations = {c.name: load(folder / c.name) for c in (base, *checkpoints)}
     checkpoints = certify(checkpoints, evaluations, tolerance)
@@ -465,7 +484,7 @@ def build_family(
     names = [*level_names(len(chosen)), FULL]
     return Family(
         format=FORMAT,
-        name=name or short_name(run.config.name)[:64],
+        name=name or name_of_family(short_name(run.config.name)),
         method=name_of(run.config.method),
         tolerance=float(tolerance),
         candidates=len(checkpoints),

@@ -77,15 +77,18 @@ def export_level(
 
 def _write_model(folder: Path, files: ModelFiles, family: Family) -> None:
     """Weights (an adapter merged into its base), tokenizer, and the measurement's sampling."""
-    loaded = with_weights(files, device="cpu")
-    settings = loaded.model.generation_config
-    if settings is not None:
-        settings.do_sample = family.measured.temperature > 0
-        if settings.do_sample:
-            settings.temperature = family.measured.temperature
-            settings.top_p = family.measured.top_p
-        settings.max_new_tokens = family.measured.max_tokens
-        settings.eos_token_id = list(files.eos_token_ids)
+    from transformers import GenerationConfig
+
+    loaded, measured = with_weights(files, device="cpu"), family.measured
+    own: Any = loaded.model.generation_config
+    sampling = {"temperature": measured.temperature, "top_p": measured.top_p, "top_k": 0}
+    loaded.model.generation_config = GenerationConfig(  # top_k 0 is none, absent would be 50
+        do_sample=measured.temperature > 0,
+        **(sampling if measured.temperature > 0 else {}),
+        max_new_tokens=measured.max_tokens,
+        eos_token_id=list(files.eos_token_ids),
+        **{name: getattr(own, name, None) for name in ("bos_token_id", "pad_token_id")},
+    )
     loaded.model.save_pretrained(folder, safe_serialization=True)
     loaded.tokenizer.save_pretrained(folder)
 

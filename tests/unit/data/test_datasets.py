@@ -212,6 +212,7 @@ def test_a_subset_is_the_same_on_every_machine(tmp_path):
     [
         ("amc23:99", None, "asks for 99 problems, but there are 3"),
         ("amc23:0", None, "at least 1"),
+        ("pocket:999999999999", None, "at most 10,000,000"),
         ("amc24", None, "Did you mean `amc23`"),
         ("nonsense!", None, "There are: gsm8k"),
         ("math500", "train", "has no split 'train': it has test"),

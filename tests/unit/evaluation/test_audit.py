@@ -192,6 +192,13 @@ def test_a_long_response_is_read_at_so_many_places_and_no_further():
     assert sentence_ends("x" * (MOST_CHARACTERS + 5)) == [MOST_CHARACTERS]
 
 
+@pytest.mark.parametrize("run", ["." * 150_000 + "x", "?!" * 75_000 + "'x", "a" + "\n" * 150_000])
+def test_a_response_that_repeats_one_mark_is_read_once(evaluated, run):
+    """Each would take minutes if its marks were read again from each of them."""
+    reading = only(evaluated(response(run + "is 12. \\boxed{12}")))
+    assert reading.found == pytest.approx((len(run) + 6) / (len(run) + 17))
+
+
 def test_places_in_tokens_where_a_tokenizer_tells_them(evaluated):
     def ends(text):  # one token for the first sentence, one for each other character
         return [11, *range(12, len(text) + 1)]
@@ -220,6 +227,13 @@ def test_another_grader_than_that_of_the_verdicts_is_said(evaluated):
 
 
 # ---- What is audited
+
+
+def test_figures_are_those_of_the_responses_whatever_figures_json_says(evaluated):
+    evaluation = evaluated(response(RIGHT, 40))
+    found = audit(evaluation)
+    evaluation.metrics["averages"].clear()
+    assert audit(evaluation) == found and found["metrics"]["averages"]["all"]["len"]["value"] == 40
 
 
 def test_a_folder_of_several_evaluations_is_refused_with_one_of_them(evaluated, tmp_path):

@@ -23,7 +23,9 @@ def graded(tmp_path):
     (tmp_path / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def of(path, **settings):
-        found = score(path, [str(tmp_path / "two.jsonl")], tmp_path / "out", **settings)
+        found = score(
+            path, [str(tmp_path / "two.jsonl")], tmp_path / f"out-{path.stem}", **settings
+        )
         return [
             (each.problem_id, each.text, each.length, each.stop, str(each.verdict))
             for each in found.rollouts()
@@ -160,8 +162,10 @@ def test_lighteval_s_details(graded, tmp_path, names):
 
 def test_lighteval_s_details_of_older_versions(graded, tmp_path):
     row = {"example": QUESTION, "full_prompt": "…", "predictions": ["\\boxed{2}"]}
-    path = write(tmp_path / "details.jsonl", [row | {"cont_tokens": [[1, 2]]}])
-    assert graded(path) == [("p", "\\boxed{2}", 2, None, "correct")]
+    for texts in (["\\boxed{2}"], "\\boxed{2}"):
+        rows = [row | {"cont_tokens": [[1, 2]], "predictions": texts}]
+        path = write(tmp_path / f"{type(texts).__name__}.jsonl", rows)
+        assert graded(path) == [("p", "\\boxed{2}", 2, None, "correct")]
 
 
 # ---- What cannot be read
@@ -187,13 +191,14 @@ def test_what_cannot_be_read_is_named(graded, tmp_path, name, content, told):
         graded(tmp_path / name)
 
 
-def test_a_damaged_member_is_named(graded, tmp_path):
-    path = packed(tmp_path / "log.eval", SAMPLES)
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_member_is_named(graded, tmp_path, method):
+    path = packed(tmp_path / "log.eval", SAMPLES, method)
     content = bytearray(path.read_bytes())
     place = content.index(b"samples/0") + 40
     content[place : place + 20] = b"\xff" * 20
     path.write_bytes(bytes(content))
-    with pytest.raises(DataError, match="or damaged"):
+    with pytest.raises(DataError, match=r"or damaged|Invalid data stream"):
         graded(path)
 
 

@@ -7,7 +7,14 @@ import pytest
 import zstandard
 
 from crt.errors import DataError
-from crt.evaluation.store import Store, identity_difference, load, pack, read_rollouts
+from crt.evaluation.store import (
+    Store,
+    identity_difference,
+    load,
+    pack,
+    read_lines,
+    read_rollouts,
+)
 from crt.types import Rollout, Verdict
 
 
@@ -137,3 +144,24 @@ def test_a_manifest_that_is_not_one_is_one_sentence(tmp_path, key, value):
     with pytest.raises(DataError) as error:
         load(folder)
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_line_that_would_fill_the_memory_is_refused_before_it_does(tmp_path):
+    """Some 10 KB that unpack to over 256 MB."""
+    path = tmp_path / "r.jsonl.zst"
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    pieces = [packer.compress(b"a" * (1 << 20)) for _ in range(270)]
+    path.write_bytes(b"".join(pieces) + packer.flush())
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match="has a line of over 256 MB"):
+        next(read_lines(path))
+
+
+def test_lines_are_whole_wherever_the_pieces_of_a_file_end(tmp_path):
+    lines = ["é" * 3000, "", "b" * 5000, "c\rd"]
+    for name, content in {"a": "\n".join(lines), "b": "\n".join([*lines, ""])}.items():
+        (tmp_path / f"{name}.jsonl").write_bytes(content.encode())
+        packed = zstandard.compress(content.encode())
+        (tmp_path / f"{name}.jsonl.zst").write_bytes(packed)
+        assert list(read_lines(tmp_path / f"{name}.jsonl")) == lines
+        assert list(read_lines(tmp_path / f"{name}.jsonl.zst")) == lines

@@ -62,6 +62,23 @@ def test_a_blend_is_on_the_line_through_both():
         blend_weights(torch.nn.Linear(3, 1), checkpoint, 0.5)
 
 
+def test_what_the_base_alone_has_is_not_dropped():
+    """As the output's weights, where the checkpoint ties them to the embeddings."""
+    base, checkpoint = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1, bias=False)
+    with pytest.raises(DataError, match="the checkpoint has no weights bias, which the base has"):
+        blend_weights(base, checkpoint, 0.5)
+
+
+def test_a_checkpoint_s_settings_of_generation_stay_as_they_are(run):
+    """Older models have a temperature without do_sample, which transformers only reads."""
+    settings = keep(run, shifted(0.25)) / "generation_config.json"
+    old = json.dumps(json.loads(settings.read_text()) | {"do_sample": False, "temperature": 0.6})
+    settings.write_text(old)
+    assert (write_blend(run, 10, 0.5) / "generation_config.json").read_text() == old
+    settings.unlink()
+    assert not (write_blend(run, 10, 0.75) / "generation_config.json").exists()
+
+
 def test_a_blend_is_a_model_folder_like_a_checkpoint(run):
     keep(run, shifted(0.25))
     folder = write_blend(run, 10, 0.5)
@@ -101,7 +118,12 @@ def test_what_cannot_be_scaled_is_refused(run):
     save_file(more, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DataError, match="more than LoRA's A and B"):
         write_blend(run, 10, 0.5)
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(DataError, match=r"no \.safetensors weights"):
+        write_blend(run, 10, 0.5)
     assert [path.name for path in (run.path / "blends").iterdir()] == []  # nothing half made
+    with pytest.raises(DataError, match="step-0020 is not there"):
+        write_blend(run, 20, 0.5)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, 4.5, 0.123, float("nan")])

@@ -77,11 +77,30 @@ def test_an_evaluation_claims_its_accuracy(tmp_path):
     card = read_card(tmp_path / "out" / "figures.json")
     assert card.claim == Claim(0.01, 0.5)
     assert card.settings == {"rollouts": 2, "max_tokens": 9, "data": "one"}
+    figures = tmp_path / "out" / "figures.json"  # whose own figures anybody can edit
+    edited = json.loads(figures.read_text()) | {"averages": {"all": {"acc": {"value": "x"}}}}
+    figures.write_text(json.dumps(edited))
+    assert read_card(figures) == card
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    for rollouts in (10**9, "many"):
+        manifest["sampling"]["rollouts"] = rollouts
+        (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ConfigError, match="responses to each problem, more than 1024"):
+            read_card(figures)
 
 
 def test_what_is_a_card_is_told_by_its_name():
     assert all(map(is_card, ("README.md", "a/family.json", "b/figures.json", "card.md")))
     assert not is_card("accuracy >= base - 1pt")
+
+
+def written(rollouts, base="80.0"):
+    """A card as crt export writes it, as far as it is read."""
+    return (
+        f"| Accuracy | 1 % (1 – 1, n = 1) | {base} % (1 – 1, n = 1) |\n\n{rollouts} responses to "
+        "each problem at temperature 1.0, top-p\n1.0, at most 9 tokens, on 1 problems of `one`. "
+        "Measured on a day.\nthe tolerance is 1. \n"
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -90,6 +109,9 @@ def test_what_is_a_card_is_told_by_its_name():
         ("README.md", b"# Nothing", ConfigError, "claims nothing"),
         ("README.md", b"\xff" * 100, ConfigError, "claims nothing"),
         ("README.md", b"| Accuracy | x | 1 % (" * 100_000, ConfigError, "claims nothing"),
+        ("README.md", written("9" * 5000), ConfigError, "is no number"),
+        ("README.md", written("2000"), ConfigError, "claims 2000 responses to each problem"),
+        ("README.md", written("4", base="9" * 5000), ConfigError, "the claim .* cannot be"),
         ("family.json", b"{}", DataError, "is not a family"),
         ("none.md", None, DataError, "cannot be read"),
     ],

@@ -22,6 +22,7 @@ from crt.levels.choose import (
     front,
     level_names,
     measure_levels,
+    name_of_family,
     read_series,
     shares_between,
     spread_by_length,
@@ -128,6 +129,20 @@ def test_blends_fill_the_empty_places():
     # 59.46 is 0.54 of the way from 60 to 50; 70.71 is 0.024 of the way from 70 to 100
     assert shares == [pytest.approx(0.49), pytest.approx(1.05)]
     assert shares_between(95, 100, 5, there, lengths) == []  # no place for another
+
+
+def test_a_file_cannot_choose_and_certify_under_two_names(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    with pytest.raises(ConfigError, match=r"a\.jsonl/test cannot both choose"):
+        measure_levels(run, ("a.jsonl",), (f"{tmp_path}/./a.jsonl:1",), ())
+
+
+@pytest.mark.parametrize(
+    ("run_name", "name"), [("demo", "demo"), ("_x y", "x-y"), ("é", "family"), ("a" * 70, "a" * 64)]
+)
+def test_a_run_of_any_name_has_a_family_that_clients_can_name(run_name, name):
+    assert name_of_family(run_name) == name
 
 
 def test_names_by_length():
@@ -306,6 +321,11 @@ def test_mistakes_are_one_sentence(run, tmp_path, capsys):
         read_series(tmp_path)
     assert main(["family", str(tmp_path)]) == 2
     assert main(["family", str(run.path), "--data", "x", "--evaluation", "y"]) == 2
+    for option, value in {"levels": "1", "tolerance": "2", "name": "a b", "out": "no/f"}.items():
+        before = sorted((run.path / "evaluations").rglob("*"))
+        words = ["family", str(run.path), "--data", "pocket/test:3", f"--{option}", value]
+        assert main(words) == 2 and f"--{option} " in capsys.readouterr().err
+        assert sorted((run.path / "evaluations").rglob("*")) == before  # nothing was measured
     assert "Traceback" not in capsys.readouterr().err
     with pytest.raises(DataError, match="make it with `crt family"):
         family_file(run.path)

@@ -51,6 +51,30 @@ def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("export"))
 
 
+@pytest.mark.parametrize(
+    ("temperature", "sampling"),
+    [
+        (0.6, {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 0}),
+        (0.0, {"do_sample": False}),
+    ],
+)
+def test_it_samples_as_it_was_measured_whatever_the_base_says(tmp_path, temperature, sampling):
+    run = write_run(tmp_path)
+    for file in (run / "checkpoints").rglob("generation_config.json"):
+        base = {"do_sample": True, "temperature": 0.7, "top_k": 20, "repetition_penalty": 1.05}
+        file.write_text(json.dumps(json.loads(file.read_text()) | base))
+    family = json.loads((run / "family.json").read_text())
+    family["measured"]["temperature"] = temperature
+    (run / "family.json").write_text(json.dumps(family))
+    assert export(run, tmp_path / "out") == 0
+    how = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    about_tokens = {"bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"}
+    assert {k: v for k, v in how.items() if k not in about_tokens} == {
+        **{"max_new_tokens": 256},
+        **sampling,
+    }
+
+
 def test_it_loads_and_says_the_same(run, tmp_path, capsys):
     assert export(run, tmp_path / "out") == 0
     assert "demo:concise, 94.8 % right with 57.0 tokens, certified" in capsys.readouterr().out
