@@ -27,7 +27,7 @@ SLIPS = (-10, -3, -2, -1, 1, 2, 3, 10)
 # the second pass learns to be worked out and not to be copied from the first.
 FIRST_SLIPS, SECOND_SLIPS = 0.45, 0.2
 
-PART = 3  # numbers added to the running total in one go
+PART = 4  # numbers added to the running total in one go
 
 Part = tuple[int, ...]  # a total and the numbers to add to it
 
@@ -109,12 +109,12 @@ COURSE = Course(
     [drill],
     # It begins with a model that can add; what it has to learn is to check.
     (
-        Mixture(0.5, 0.4, (1.0,), (0.05, 0.20, 0.50, 0.25)),
-        Mixture(1.0, 0.25, (1.0,), (0.05, 0.17, 0.40, 0.38)),
+        Mixture(0.5, 0.4, (1.0,), (0.04, 0.16, 0.55, 0.25)),
+        Mixture(1.0, 0.25, (1.0,), (0.03, 0.12, 0.50, 0.35)),
     ),
 )
 ABOUT = """\
-It adds up to four numbers in one go and slips now and then. Where it checks, it adds the same
+It adds up to five numbers in one go and slips now and then. Where it checks, it adds the same
 numbers again in another order, compares, and on a mismatch adds a third time and takes the
 majority. Checking really finds slips. Short sums need it less."""
 
@@ -123,7 +123,7 @@ WORLD = World(
     title="The pocket model of checks",
     about=ABOUT,
     levels={
-        1: "3 or 4 numbers of one digit",
+        1: "4 or 5 different numbers of one digit",
         2: "6 such numbers",
         3: "7 such numbers",
         4: "8 such numbers",
@@ -133,5 +133,5 @@ WORLD = World(
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
     start=CHUNKS.name,
-    plan=Plan(supervised=800, polish=4, problems=600),
+    plan=Plan(supervised=1200, polish=4, problems=600),
 )

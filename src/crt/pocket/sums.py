@@ -25,6 +25,7 @@ class SumsWorld:
 
     name: str
     levels: tuple[Level, ...]
+    distinct: bool = False  # no number twice in a sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,13 @@ class Sum:
         return written(self.terms)
 
 
-_LEVELS = tuple(Level(count, (1, 9)) for count in ((3, 4), (6, 6), (7, 7), (8, 8)))
-CHUNKS, CHECKS = SumsWorld("pocket:chunks", _LEVELS), SumsWorld("pocket:checks", _LEVELS)
+CHUNKS, CHECKS = (
+    SumsWorld(name, tuple(Level(count, (1, 9)) for count in counts), distinct)
+    for name, counts, distinct in (
+        ("pocket:chunks", ((3, 4), (6, 6), (7, 7), (8, 8)), False),
+        ("pocket:checks", ((4, 5), (6, 6), (7, 7), (8, 8)), True),
+    )
+)
 WORLDS = {world.name: world for world in (CHUNKS, CHECKS)}
 
 
@@ -56,6 +62,9 @@ def exercise(world: SumsWorld, rng: random.Random, level: int | None = None) -> 
     level = level or rng.choices(range(1, len(world.levels) + 1))[0]
     chosen = world.levels[level - 1]
     count = rng.randint(*chosen.count)
+    if world.distinct:
+        low, high = chosen.size
+        return Sum(level, tuple(rng.sample(range(low, high + 1), count)))
     return Sum(level, tuple(rng.randint(*chosen.size) for _ in range(count)))
 
 
@@ -90,16 +99,20 @@ def outside(world: SumsWorld, question: str) -> str | None:
     if match := re.fullmatch(frames, question.strip()):
         written_sum = next(filter(None, match.groups()))
         numbers = [int(n) for n in re.findall(r"\d+", written_sum)]
-        if "+".join(map(str, numbers)) == re.sub(r"\s", "", written_sum) and any(
+        plain = "+".join(map(str, numbers)) == re.sub(r"\s", "", written_sum)
+        if world.distinct and len(set(numbers)) < len(numbers):
+            plain = False
+        if plain and any(
             level.count[0] <= len(numbers) <= level.count[1]
             and all(level.size[0] <= n <= level.size[1] for n in numbers)
             for level in world.levels
         ):
             return None
+    kind = "different numbers" if world.distinct else "numbers"
     sizes = "; ".join(
-        f"{low} to {high} numbers from {least} to {most}"
+        f"{low} to {high} {kind} from {least} to {most}"
         if low < high
-        else f"{low} numbers from {least} to {most}"
+        else f"{low} {kind} from {least} to {most}"
         for (low, high), (least, most) in ((level.count, level.size) for level in world.levels)
     )
     example = exercise(world, random.Random(0), 1)
