@@ -122,8 +122,9 @@ class EvaluationGroup:
         """The lines of the run's contract, of the point to judge by; none without a contract."""
         if self.run is None or self.result is None or not self.run.config.contract.lines:
             return []
-        base = self.points[0].evaluation
-        return certify(self.run.config.contract, self.result.evaluation, base)
+        contract, base = self.run.config.contract, self.points[0].evaluation
+        # The run may be somebody else's, and a metric may name a file of it.
+        return certify(contract, self.result.evaluation, base, run_functions=False)
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
         """Whether it is the checkpoint that the run recommends."""

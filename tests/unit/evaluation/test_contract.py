@@ -116,6 +116,17 @@ def test_a_function_that_is_gone_is_a_note_and_no_failure(tmp_path):
     )
 
 
+def test_a_function_of_a_run_is_not_run_where_it_is_only_read(tmp_path):
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\ndef one(rollout): return 1\n")
+    base, ours = (made(tmp_path / name, own=problems(30)) for name in ("base", "ours"))
+    lines = contract({"metric": f"{trap}:one", "at_least": 0.97}, RELATIVE)
+    own, accuracy = certify(lines, ours, base, run_functions=False)
+    assert not (tmp_path / "sprung").exists()
+    assert own.certificate is None and "runs no code" in own.note
+    assert accuracy.certificate is not None
+
+
 def test_the_bound_of_tokens_is_that_of_a_normal_mean(tmp_path):
     lengths = np.arange(40) + 80
     rows = [[(True, int(n), 0), (True, int(n), 0)] for n in lengths]
