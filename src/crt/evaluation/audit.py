@@ -75,7 +75,7 @@ class Reading(NamedTuple):
     text: str
     correct: bool | None
     tokens: float
-    found: float  # share of the tokens up to the first right answer; NaN if none was seen
+    first_right: float  # share of the tokens up to the first right answer; NaN if none was seen
     at_cuts: tuple[bool, ...] | None  # whether its answer is right when it is cut there
 
 
@@ -156,12 +156,12 @@ def read(
     ruler = ruler or range(1, len(rollout.text) + 1)
     ends, right = states
     shares = [bisect_right(ruler, end) / len(ruler) for end in ends]
-    found = next((share for share, state in zip(shares, right, strict=True) if state), np.nan)
+    first_right = next((at for at, state in zip(shares, right, strict=True) if state), np.nan)
     states_at = [(bisect_right(shares, cut / 100) - 1) for cut in CUTS]
     at_cuts = tuple(place >= 0 and right[place] for place in states_at)
-    if correct and np.isnan(found):
-        found = 1.0  # it is right, and that shows only at its end
-    return Reading(rollout.text, correct, tokens, float(found), at_cuts)
+    if correct and np.isnan(first_right):
+        first_right = 1.0  # it is right, and that shows only at its end
+    return Reading(rollout.text, correct, tokens, float(first_right), at_cuts)
 
 
 # Figures: ratios of sums over problems, so that each has an interval over problems
@@ -197,13 +197,17 @@ def repeated_share(text: str) -> float:
 
 def sums(readings: Sequence[Reading]) -> dict[str, float]:
     """All that the figures need of one problem; NaN is unknown."""
-    right = [each for each in readings if each.correct]
-    wrong = [each for each in readings if each.correct is False]
-    read = [each for each in readings if each.correct is not None and each.at_cuts is not None]
-    mean = float(np.mean([each.tokens for each in readings]))
-    shortest = min((each.tokens for each in right), default=mean)
-    repeated = [repeated_share(each.text) for each in readings]
-    doubts = [len(DOUBT_WORDS.findall(each.text[:MOST_CHARACTERS])) for each in readings]
+    right = [reading for reading in readings if reading.correct]
+    wrong = [reading for reading in readings if reading.correct is False]
+    read = [
+        reading
+        for reading in readings
+        if reading.correct is not None and reading.at_cuts is not None
+    ]
+    mean = float(np.mean([reading.tokens for reading in readings]))
+    shortest = min((reading.tokens for reading in right), default=mean)
+    repeated = [repeated_share(reading.text) for reading in readings]
+    doubts = [len(DOUBT_WORDS.findall(reading.text[:MOST_CHARACTERS])) for reading in readings]
     texts = [part[0].text[:MOST_CHARACTERS] if part else "" for part in (right, wrong)]
     zips = matched_zip_ratios(*texts)  # the first right and the first wrong one
     several = float(len(readings) > 1)  # of one response nobody knows how short it could be
@@ -214,14 +218,16 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
         "right": len(right),
         "wrong": len(wrong),
         "read": len(read),
-        "tokens": sum(each.tokens for each in readings),
-        "tokens_right": sum(each.tokens for each in right),
-        "tokens_wrong": sum(each.tokens for each in wrong),
-        "stated": sum(each.found for each in right),
-        "after": sum(each.tokens * (1 - each.found) for each in right),
-        "lost": sum(each.found <= 1 for each in wrong) if len(read) else float("nan"),
+        "tokens": sum(reading.tokens for reading in readings),
+        "tokens_right": sum(reading.tokens for reading in right),
+        "tokens_wrong": sum(reading.tokens for reading in wrong),
+        "stated": sum(reading.first_right for reading in right),
+        "after": sum(reading.tokens * (1 - reading.first_right) for reading in right),
+        "lost": sum(reading.first_right <= 1 for reading in wrong) if len(read) else float("nan"),
         **{
-            f"right_{cut}": sum(bool(each.at_cuts and each.at_cuts[place]) for each in read)
+            f"right_{cut}": sum(
+                bool(reading.at_cuts and reading.at_cuts[place]) for reading in read
+            )
             for place, cut in enumerate(CUTS)
         },
         "mean": mean,
@@ -250,7 +256,7 @@ def figures(sets: Sequence[Rows]) -> dict[str, Interval]:
     for name, (above, below, scale) in FIGURES.items():
         strata = [ratio(rows, above, below, scale) for rows in sets]
         if all(den.size and np.isfinite([num, den]).all() for num, den in strata):
-            values[name] = interval(same, [[each] for each in strata])
+            values[name] = interval(same, [[pair] for pair in strata])
     return values
 
 
@@ -282,13 +288,13 @@ def by_difficulty(rows: Rows) -> list[dict[str, Any]]:
     return table
 
 
-def found_curve(sets: Iterable[Sequence[Reading]]) -> list[dict[str, float]]:
+def stated_curve(sets: Iterable[Sequence[Reading]]) -> list[dict[str, float]]:
     """% of the right responses in which the right answer stood by so many % of the tokens."""
-    found = np.array([r.found for readings in sets for r in readings if r.correct])
-    found = found[~np.isnan(found)]
-    if not found.size:
+    places = np.array([r.first_right for readings in sets for r in readings if r.correct])
+    places = places[~np.isnan(places)]
+    if not places.size:
         return []
-    return [{"cut": cut, "share": float(100 * np.mean(found <= cut / 100))} for cut in range(101)]
+    return [{"cut": cut, "share": float(100 * np.mean(places <= cut / 100))} for cut in range(101)]
 
 
 def monthly(
@@ -342,7 +348,7 @@ def audit(
     measure = token_ends(tokenizer) if tokenizer else None
     problems = problems_of(evaluation)
     readings = read_all(evaluation, grading, measure)
-    by_set = {name: [sums(each) for each in part.values()] for name, part in readings.items()}
+    by_set = {name: [sums(group) for group in part.values()] for name, part in readings.items()}
     nested = sets_and_averages(by_set, figures)
     metrics = nested_json(all_metrics(evaluation.counts))
     length, month = metrics["averages"]["all"].get("len"), month or Load()
@@ -359,7 +365,7 @@ def audit(
             for kind, parts in nested.items()
         },
         "by_difficulty": by_difficulty([row for rows in by_set.values() for row in rows]),
-        "found": found_curve(r for part in readings.values() for r in part.values()),
+        "stated_by": stated_curve(r for part in readings.values() for r in part.values()),
         "problems": [
             {"data": name, "problem_id": key, **_plain_row(row)}
             for name, part in readings.items()

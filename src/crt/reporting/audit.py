@@ -167,7 +167,7 @@ def notes(found: Row) -> list[str]:
             f"tokens{cost}. A month: {_money(month)}. Prompts are not counted."
         )
     paragraphs += [ESTIMATE.format(count=_per_problem(found))] if "saved" in every else []
-    if found["found"]:
+    if found["stated_by"]:
         paragraphs.append(
             f"Where the right answer stands is found by the grader alone. It reads a response up "
             f"to the end of each sentence, at most {MOST_SENTENCES} of them, and takes the last "
@@ -242,10 +242,10 @@ def stated(found: Row) -> Figure | None:
     every = _all(found)
     cuts = {**{cut: every.get(f"cut_{cut}") for cut in CUTS}, 100: every.get("acc")}
     known = {cut: metric for cut, metric in cuts.items() if metric}
-    if not found["found"] or len(known) < len(cuts):
+    if not found["stated_by"] or len(known) < len(cuts):
         return None
     kinds = ("has stated it (right responses)", "right if cut here (all)")
-    curve = [row | {"kind": kinds[0]} for row in found["found"]]
+    curve = [row | {"kind": kinds[0]} for row in found["stated_by"]]
     points = [
         {"cut": cut, "share": m["value"], "low": m["low"], "high": m["high"], "kind": kinds[1]}
         for cut, m in known.items()

@@ -91,7 +91,7 @@ def test_every_figure_of_a_right_and_a_wrong_response(evaluated):
 
 
 def test_the_curve_counts_right_responses_that_have_stated_their_answer(evaluated):
-    found = audit(evaluated(response(RIGHT), response("\\boxed{12}")))["found"]
+    found = audit(evaluated(response(RIGHT), response("\\boxed{12}")))["stated_by"]
     # at 11/44 = 25 % and at the end
     shares = {row["cut"]: row["share"] for row in found}
     assert (shares[24], shares[25], shares[99], shares[100]) == (0, 50, 50, 100)
@@ -167,15 +167,15 @@ def test_numbers_of_the_question_and_labels_of_steps_are_no_answers(evaluated):
     assert not has_own_number(Problem("", "x?", "\\frac{1}{2}"))
     assert not has_own_number(Problem("", "Which?", "2", options=("1", "2")))
     steps = "Step 12: think.\n12. Then think.\n\\boxed{12}"
-    assert only(evaluated(response(steps))).found == 1.0
+    assert only(evaluated(response(steps))).first_right == 1.0
     repeat = {"question": "From 12 take 0.", "answer": "12"}
-    assert only(evaluated(response("So 12. \\boxed{12}"), problem=repeat)).found == 1.0
+    assert only(evaluated(response("So 12. \\boxed{12}"), problem=repeat)).first_right == 1.0
 
 
 def test_a_box_in_the_thinking_counts_and_the_tags_do_not(evaluated):
     text = "<think>\nSo \\boxed{12}.\nAgain.\n</think>\n\\boxed{12}"
     reading = only(evaluated(response(text)))
-    assert reading.found == pytest.approx(len("<think>\nSo \\boxed{12}.") / len(text))
+    assert reading.first_right == pytest.approx(len("<think>\nSo \\boxed{12}.") / len(text))
 
 
 def test_sentences_end_at_marks_and_lines_and_never_at_a_list_s_number():
@@ -196,7 +196,7 @@ def test_a_long_response_is_read_at_so_many_places_and_no_further():
 def test_a_response_that_repeats_one_mark_is_read_once(evaluated, run):
     """Each would take minutes if its marks were read again from each of them."""
     reading = only(evaluated(response(run + "is 12. \\boxed{12}")))
-    assert reading.found == pytest.approx((len(run) + 6) / (len(run) + 17))
+    assert reading.first_right == pytest.approx((len(run) + 6) / (len(run) + 17))
 
 
 def test_places_in_tokens_where_a_tokenizer_tells_them(evaluated):
@@ -204,7 +204,7 @@ def test_places_in_tokens_where_a_tokenizer_tells_them(evaluated):
         return [11, *range(12, len(text) + 1)]
 
     reading = only(evaluated(response(RIGHT)), measure=ends)
-    assert reading.found == pytest.approx(1 / 34)
+    assert reading.first_right == pytest.approx(1 / 34)
 
 
 def test_a_verifier_that_runs_code_is_not_asked_at_every_sentence(evaluated, tmp_path):
