@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from table_candidates import CANDIDATES
 
 from crt.algorithm.metrics import AES2, aes
-from crt.algorithm.objectives import Estimator, Guarded, PrimalDual, Shorten
+from crt.algorithm.objectives import Estimator, Guarded, PrimalDual, Refine, Shorten
 from crt.algorithm.registry import METHODS, Method
 from crt.algorithm.tabular import WORLDS, Policy, Training, fit, fit_two_stages, make_base, optimum
 from crt.algorithm.two_stage import Saturation, TwoStage
@@ -39,7 +39,7 @@ PRESCRIBED: dict[str, Estimator] = {  # by the method; the recipes have the same
     "intern_s2": "centred",
 }
 UNTOLD = ("l1_exact", "l1_max")  # a table cannot read a budget
-SWITCHED = TwoStage(Shorten(rule="switch"), saturation=Saturation(window=20))
+SWITCHED = TwoStage(Shorten(rule="switch"), Refine(rule="switch"), Saturation(window=20))
 
 
 def contenders() -> dict[str, Method]:

@@ -115,7 +115,8 @@ def _without_removed(settings: Table, kind: Any) -> Table:
     if kind not in CRT_PARTS:
         return settings
     kept = {name: value for name, value in settings.items() if not removed_setting(name, value)}
-    return kept | {"rule": "switch"} if kind is Shorten and kept != settings else kept
+    switched = kind is Shorten and kept != settings or kind is Refine and "rule" not in settings
+    return kept | {"rule": "switch"} if switched else kept
 
 
 def _section_class(annotation: Any) -> Any:
@@ -304,6 +305,8 @@ class ScheduleConfig(Part):
     """Each with `sampling.group_size` rollouts."""
     save_every: Count = 10
     """Steps between checkpoints."""
+    average: Count = 1
+    """A stage's last checkpoint gets the mean weights of its last so many; 1: its own."""
 
 
 class ValidationConfig(Part):

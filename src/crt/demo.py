@@ -223,7 +223,7 @@ def train_tabular(seed: int) -> tuple[dict[str, Policy], list[Row]]:
     reference, _ = base.sample(training.reference_rollouts, rng)
     length_only, _ = fit(base, LengthOnly(), reference, training, rng)
     primal_dual, _ = fit(base, PrimalDual(), reference, training, rng)
-    stages = (Shorten(rule="switch"), Refine(), Saturation(window=20))
+    stages = (Shorten(rule="switch"), Refine(rule="switch"), Saturation(window=20))
     stage_one, crt, rows = fit_two_stages(base, *stages, training, rng)
     policies = {
         "base": base,

@@ -197,6 +197,19 @@ def before_progress(step: int) -> None:
     Run.set_progress = set_progress  # type: ignore[method-assign]
 
 
+def between_old_and_mean(step: int) -> None:
+    """The checkpoint that a mean takes the place of is aside, the mean not yet there."""
+    original = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name == f".unfinished-step-{step:04d}" and not Path(target).exists():
+            if (Path(target).parent / f".replaced-step-{step:04d}").exists():
+                kill()
+        return original(self, target)
+
+    Path.rename = rename  # type: ignore[method-assign]
+
+
 MOMENTS: dict[str, Callable[[int], None]] = {
     "never": lambda step: None,
     "terminate": terminated,
@@ -209,5 +222,6 @@ MOMENTS: dict[str, Callable[[int], None]] = {
     "before the second measurement is written": before_record(
         "crt.training.validation", final=True
     ),
+    "between the old checkpoint and the mean": between_old_and_mean,
     "between the stages": before_progress,
 }

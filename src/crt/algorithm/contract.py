@@ -207,7 +207,7 @@ class Contracted:
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Contracted"]:
         """What the inner method would do if accuracy were not its own concern, and the repair."""
-        switch = isinstance(self.inner, Refine) or getattr(self.inner, "rule", None) == "switch"
+        switch = getattr(self.inner, "rule", None) == "switch"
         slack = self.slack if switch else 0.0
         stands = [(line, line.standing(batch, reference, slack)) for line in self.lines]
         known = [(line, standing) for line, standing in stands if standing is not None]
@@ -286,12 +286,8 @@ def under_contract(objective: Objective, lines: Sequence[Line], slack: float = 0
     """The objective of a stage with these lines for its guard; without any it stays as it is."""
     if not lines:
         return objective
-    start: Any = objective
-    dual = (
-        {}
-        if isinstance(objective, Refine)
-        else {n: getattr(start, n) for n in ("rate", "multiplier")}
-    )
+    stage: Any = objective
+    dual = {"rate": stage.rate, "multiplier": stage.multiplier}
     return Contracted(objective, tuple(replace(line, **dual) for line in lines), slack)
 
 

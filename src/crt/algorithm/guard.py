@@ -31,13 +31,13 @@ def gap_between(wanted: Array, found: Array) -> Gap:
     return Gap(float(by_problem.mean()), _standard_error(by_problem, wanted, found))
 
 
-def excess_length(batch: Batch, reference: Batch) -> float:
+def excess_length(batch: Batch, reference: Batch) -> Gap:
     """How far mean ℓ_norm is above the reference's own, both by its frozen statistics."""
     if batch.problem_ids != reference.problem_ids:
         raise ValueError("Stage II compares the same problems in batch and reference.")
-    level = normalised_length(batch.length, reference.length, frozen=True).mean()
-    limit = normalised_length(reference.length, reference.length, frozen=True).mean()
-    return float(level - limit)
+    level = normalised_length(batch.length, reference.length, frozen=True)
+    limit = normalised_length(reference.length, reference.length, frozen=True)
+    return gap_between(level, limit)
 
 
 def _variance_of_mean(values: Array) -> Array:

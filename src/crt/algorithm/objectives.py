@@ -108,7 +108,7 @@ class Shorten:
     tolerance: float = 0.0  # ε
     slack: float = 0.01  # η, of the switch
     rule: Rule = "multiplier"  # how the guard enters
-    rate: float = 2.0  # κ, of the multiplier
+    rate: float = 0.5  # κ, of the multiplier
     multiplier: float = field(default=1.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
 
@@ -134,28 +134,43 @@ class Shorten:
 
 @dataclass(frozen=True)
 class Refine:
-    """Stage II (Eq. 4): raise accuracy while length stays at that of Stage I's result.
+    """Stage II: raise accuracy while length stays at that of Stage I's result.
 
-    While mean ℓ_norm is above that result's by more than δ + η_L the reward is −ℓ_norm, otherwise
-    correctness. Both lengths are normalised with the reference's frozen statistics.
+    The length is kept while mean ℓ_norm is above that result's by no more than δ (Eq. 4), with
+    both normalised by the result's frozen statistics. `switch` is the paper's: the reward is
+    −ℓ_norm in a step that is longer by more than δ + η_L, otherwise correctness. `multiplier` is
+    ours, Stage I the other way round: length has a weight μ (`priced_reward`), which moves with
+    the excess.
     """
 
     length_tolerance: float = 0.02  # δ
-    length_slack: float = 0.01  # η_L
+    length_slack: float = 0.01  # η_L, of the switch
+    rule: Rule = "multiplier"  # how the length is kept
+    rate: float = 0.5  # κ, of the multiplier
+    multiplier: float = field(default=0.0, metadata=STATE)  # μ
+    variance: float | None = field(default=None, metadata=STATE)  # of the excess, averaged
 
     guarded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_between("length_tolerance", self.length_tolerance, 0.0, 1.0)
         require_between("length_slack", self.length_slack, 0.0, 1.0)
+        require_between("rate", self.rate, 0.0, 1e3)
 
     def step(self, batch: Batch, reference: Batch) -> tuple[Decision, "Refine"]:
-        """Accuracy steps while the length is kept, length steps where it is not."""
-        margin = self.length_tolerance + self.length_slack - excess_length(batch, reference)
-        if margin < -EDGE:
-            shorter = length_term(batch, reference.length, frozen=True)
-            return Decision("length", (shorter,), margin, self.length_slack, 1.0), self
-        return Decision("accuracy", (accuracy_term(batch),), margin, self.length_slack), self
+        """The step is decided with μ_t; its excess moves μ for the next one."""
+        excess = excess_length(batch, reference)
+        if self.rule == "switch":
+            margin = self.length_tolerance + self.length_slack - excess.mean
+            if margin < -EDGE:
+                shorter = length_term(batch, reference.length, frozen=True)
+                return Decision("length", (shorter,), margin, self.length_slack, 1.0), self
+            accuracy = accuracy_term(batch)
+            return Decision("accuracy", (accuracy,), margin, self.length_slack), self
+        violation = excess.mean - self.length_tolerance
+        decision = priced_reward(batch, 1.0, margin=-violation, length=self.multiplier)
+        decision = replace(decision, multiplier=self.multiplier)
+        return decision, replace(self, **moved_dual(self, violation, excess.standard_error))
 
 
 NOISE_MEMORY = 0.9  # weight of the past in the running mean of the variance
@@ -183,21 +198,20 @@ def projected(multiplier: float) -> float:
 
 
 LARGEST_MULTIPLIER = 100.0
-WRONG_AS_LONG_AS = 2.0  # mean responses: what a wrong response counts in `priced_reward`
 
 
-def priced_reward(batch: Batch, multiplier: float, margin: float) -> Decision:
-    """Length and λ × correctness in one reward: r = c·(2 + λ − L/L̄), less a constant.
+def priced_reward(batch: Batch, accuracy: float, margin: float, length: float = 1.0) -> Decision:
+    """Both goals in one reward: r = λ·c − μ·(L/L̄ if correct else 1).
 
-    A response costs its tokens in units of the batch's mean L̄, a wrong one as much as two mean
-    responses. Tokens are compared across problems, so the step saves where the tokens are: its
+    A response costs its tokens in units of the batch's mean L̄, a wrong one as much as a mean
+    response, so that nothing is gained by being short and wrong. Tokens are compared across problems, so the step saves where the tokens are: its
     advantages need one scale for the batch, not one per problem.
     """
     mean = max(1.0, batch.mean_length)  # L̄
-    cost = np.where(batch.correct, batch.length / mean, WRONG_AS_LONG_AS)
-    worth = np.where(batch.correct, multiplier, 0.0)
-    term = Term(worth - cost, np.ones_like(batch.correct))
-    return Decision("mixed", (term,), margin, multiplier=multiplier, estimator="batch")
+    cost = np.where(batch.correct, batch.length / mean, 1.0)
+    reward = accuracy * batch.correct - length * cost  # λ, μ
+    term = Term(reward, np.ones_like(batch.correct))
+    return Decision("mixed", (term,), margin, multiplier=accuracy, estimator="batch")
 
 
 @dataclass(frozen=True)
@@ -236,7 +250,7 @@ class Guarded:
 
     inner: Any = field(default_factory=lambda: LengthOnly(), metadata=START)  # an Objective
     tolerance: float = 0.0  # ε
-    rate: float = 2.0  # κ
+    rate: float = 0.5  # κ
     multiplier: float = field(default=0.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
 

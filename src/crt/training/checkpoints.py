@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from crt.errors import CrtError, DataError
 from crt.io import checked_sum, read_json, read_sealed, sha256, write_json, write_sealed
-from crt.run import CONFIG, FILES, PROGRESS, RECORD, STATE, STEPS, Run
+from crt.run import CHECKPOINTS, CONFIG, FILES, PROGRESS, RECORD, STATE, STEPS, Run
 
 
 def keep_checkpoint(
@@ -31,7 +31,6 @@ def keep_checkpoint(
     trained, in float32; `dtype` is the one in which whoever loads them will use them.
     """
     target = run.checkpoint(step)
-    shutil.rmtree(target, ignore_errors=True)
     aside = target.with_name(f".unfinished-{target.name}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
@@ -46,7 +45,47 @@ def keep_checkpoint(
             (aside / file.name).chmod(readable)  # safetensors gives 0600, whatever the umask
             listed[file.name] = (sums or {}).get(file.name) or sha256(file)
     write_sealed(aside / RECORD, {"step": step, **found, FILES: listed})
-    aside.replace(target)
+    old = target.with_name(REPLACED + target.name)
+    if target.exists():
+        target.rename(old)
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+REPLACED = ".replaced-"  # before the name of a checkpoint that a newer one takes the place of
+
+
+def restore_replaced(run: Run) -> None:
+    """A kill came after a checkpoint went aside and before the new one was there: it comes back."""
+    for old in (run.path / CHECKPOINTS).glob(f"{REPLACED}*"):
+        target = old.with_name(old.name.removeprefix(REPLACED))
+        if target.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(target)
+
+
+def averaged_checkpoint(run: Run, steps: Sequence[int]) -> Path:
+    """A folder with the mean weights of these checkpoints; the rest is that of the last one."""
+    from safetensors.torch import load_file, save_file
+
+    folders = [run.checkpoint(step) for step in steps]
+    aside = folders[-1].with_name(f".unfinished-mean-{steps[-1]}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for file in sorted(folders[-1].iterdir()):
+        if file.suffix != ".safetensors":
+            if file.name != RECORD:
+                os.link(file, aside / file.name)
+            continue
+        mean = load_file(file)
+        for folder in folders[:-1]:
+            for name, weight in load_file(folder / file.name).items():
+                mean[name] += weight
+        mean = {name: total / len(folders) for name, total in mean.items()}
+        save_file(mean, aside / file.name, metadata={"format": "pt"})
+        (aside / file.name).chmod(file.stat().st_mode & 0o777)
+    return aside
 
 
 def finite(value: float | None) -> float | None:
@@ -143,6 +182,7 @@ def mend(run: Run, say: Say = on_stderr) -> None:
     Without its progress a run finds in its states where it was. Where the checkpoint that Stage II
     started from is damaged, Stage I makes it again.
     """
+    restore_replaced(run)
     try:
         step = run.progress.get("stage_two_from")
     except DataError as error:

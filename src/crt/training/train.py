@@ -18,7 +18,7 @@ from crt.training.context import IN_PROCESS, Backend, RunContext
 from crt.training.progress import Progress
 from crt.training.reference import Reference
 from crt.training.stage import Interrupted, Stage, first_stage, generated, order_of, stage_of
-from crt.training.validation import Floor, against, confirm, guard_of
+from crt.training.validation import Floor, against, average_last, confirm, guard_of
 
 REFERENCES = "references"  # beside the runs, which share it
 
@@ -155,10 +155,12 @@ def train(run: Run, context: RunContext, fit: Fit, show: Show) -> None:
     if isinstance(run.config.method, TwoStage):
         if "stage_one_ended" not in run.progress:
             fit(run, context, stage_of(run), reference, floor, show)
+            average_last(run, context, floor)
             best = confirm(run, context, floor, run.config.method.start)
             run.set_progress(stage_one_ended=max(run.checkpoints), stage_two_from=best.step)
         reference = context.reference(context.load(stage_of(run).start))  # π_ref^(I)
     fit(run, context, stage_of(run), reference, floor, show)
+    average_last(run, context, floor)
     best = confirm(run, context, floor)
     run.set_progress(finished=True, recommended=best.step, feasible=best.feasible)
 

@@ -1,6 +1,8 @@
 """Checkpoints on the validation problems: how they stand, and which one a run hands over."""
 
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from crt.algorithm.batch import TOKENS, Batch, batch_of
@@ -21,7 +23,7 @@ from crt.errors import DataError, GradingError
 from crt.io import write_sealed
 from crt.run import RECORD, Run
 from crt.sampling.policy import Policy
-from crt.training.checkpoints import check, set_aside
+from crt.training.checkpoints import averaged_checkpoint, check, keep_checkpoint, set_aside
 from crt.training.context import RunContext
 from crt.training.stage import stage_of
 
@@ -118,6 +120,33 @@ def confirm(run: Run, context: RunContext, floor: Floor, rule: Start = "feasible
     return choose(graded(final))
 
 
+def average_last(run: Run, context: RunContext, floor: Floor) -> None:
+    """The stage's last checkpoint becomes the mean of its last few, measured like any other.
+
+    Single steps are noisy, most of all with a small batch; the noise of weights that are ten steps
+    apart partly cancels out. The record names the checkpoints in `mean_of`.
+    """
+    stage, count = stage_of(run).number, run.config.schedule.average
+    records = run.checkpoints
+    steps = [step for step, record in records.items() if record["stage"] == stage][-count:]
+    steps = [step for step in steps if is_sound(run, context, step)]
+    if len(steps) < 2 or records[steps[-1]].get("mean_of"):
+        return
+    last = steps[-1]
+    context.progress.say(f"Averaging the weights of steps {', '.join(map(str, steps))}.")
+    aside = run.checkpoint(last).with_name(f".unfinished-mean-{last}")
+    if context.ranks.writes:
+        averaged_checkpoint(run, steps)
+    context.ranks.wait()
+    metrics = figures(*remeasured(run, context, aside, last, run.config.validation.rollouts), floor)
+    if context.ranks.writes:
+        files = [file for file in aside.iterdir() if file.name != RECORD]
+        record = {"stage": stage, "mean_of": steps, **metrics}
+        keep_checkpoint(run, last, files, record)
+        shutil.rmtree(aside)
+    context.ranks.wait()
+
+
 def _measured_after(run: Run, stage: int) -> int:
     """Checkpoints measured again at the end of this stage, by this process or one before it."""
     return sum(record.get("final") == stage for record in run.checkpoints.values())
@@ -143,19 +172,25 @@ def measure_again(run: Run, context: RunContext, step: int, floor: Floor, stage:
     folder, num_samples = run.checkpoint(step), run.config.validation.final_rollouts
     asked = len(context.problems[1])
     context.progress.say(f"Measuring {folder.name} again on {asked} problems × {num_samples}.")
-    model = context.load(str(folder))
-    how = context.validation_sampling
-    engine = context.frozen(model, how)
-    policy = context.policy(model, sampler=engine, sampling=how)
-    rollouts = context.measured(policy, num_samples, step, FINAL_DRAW)
-    context.release()
-    batch, left_out = batch_of(rollouts, run.config.grading.truncated, context.measures)
+    batch, left_out = remeasured(run, context, folder, step, num_samples, FINAL_DRAW)
     if context.ranks.writes:
         record = run.checkpoints[step]
         first = {name: record[name] for name in ("accuracy", "tokens", "margin", "rollouts")}
         found = figures(batch, left_out, floor) | {"final": stage, "first": first}
         write_sealed(folder / RECORD, record | found)
     context.ranks.wait()
+
+
+def remeasured(
+    run: Run, context: RunContext, folder: Path, step: int, num_samples: int, *draw: int
+) -> tuple[Batch | None, Sequence[str]]:
+    """What a saved model answers to the validation problems, and the problems left out."""
+    model = context.load(str(folder))
+    how = context.validation_sampling
+    policy = context.policy(model, sampler=context.frozen(model, how), sampling=how)
+    rollouts = context.measured(policy, num_samples, step, *draw)
+    context.release()
+    return batch_of(rollouts, run.config.grading.truncated, context.measures)
 
 
 def graded(records: dict[int, dict[str, Any]]) -> list[Candidate]:

@@ -142,14 +142,14 @@ def test_names_say_it_all():
 
 
 def test_with_a_multiplier_the_line_with_most_debt_is_weighed_in():
-    # mean length 100: costs 0.5 and 1.5 mean responses, wrong ones cost 2
+    # mean length 100: costs 0.5 and 1.5 mean responses, wrong ones cost 1
     ours = batch([[1, 1], [0, 0]], [[50, 150], [100, 100]], within=EASY)
     easy, hard = (replace(KEPT, data=name) for name in EASY)
     lines = (replace(easy, multiplier=1.0), replace(hard, multiplier=3.0))
     decision, _ = Contracted(Shorten(), lines).step(ours, ours)
     assert decision.line == hard.name and decision.multiplier == 3.0
     # the easy problem's reward is its cost alone; on the hard one nobody is right yet
-    assert decision.reward == pytest.approx(np.array([[-0.5, -1.5], [-2.0, -2.0]]))
+    assert decision.reward == pytest.approx(np.array([[-0.5, -1.5], [-1.0, -1.0]]))
     swapped = Contracted(Shorten(), (replace(easy, multiplier=4.0), lines[1]))
     assert swapped.step(ours, ours)[0].reward[0] == pytest.approx([3.5, 2.5])
 
@@ -177,10 +177,15 @@ def test_stage_two_repairs_a_line_before_it_raises_accuracy():
     reference = batch([[1, 1]], [[90, 110]], measured={"answered": np.array([[10.0, 10.0]])})
     ours = batch([[1, 0]], [[90, 110]], measured=numbers)
     line = Line("answer", at_least="reference")
-    decision, _ = under_contract(Refine(), [line]).step(ours, reference)
+    switch = under_contract(Refine(rule="switch"), [line])
+    decision, _ = switch.step(ours, reference)
     assert (decision.goal, decision.line) == ("repair", line.name)
     fine = replace(ours, measured=reference.measured)
-    assert under_contract(Refine(), [line]).step(fine, reference)[0].goal == "accuracy"
+    assert switch.step(fine, reference)[0].goal == "accuracy"
+    # with a multiplier both are in every step, and the line's weight has grown for the next one
+    decision, after = under_contract(Refine(), [line]).step(ours, reference)
+    assert (decision.goal, decision.line) == ("mixed", line.name)
+    assert after.lines[0].multiplier > 0
 
 
 def test_around_another_method_the_repair_is_a_term_of_its_own():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,13 +88,13 @@ def test_what_is_solved_rests_in_an_accuracy_step():
     assert advantages(decision)[0].tolist() == [0.0, 0.0]
 
 
-def test_stage_two_raises_accuracy_inside_the_length_it_got():
+def test_stage_two_of_the_paper_raises_accuracy_inside_the_length_it_got():
     # reference: mean 100, spread 10; its own mean ℓ_norm is 0.5
     reference = of_length(90, 110)
-    inside, _ = Refine().step(of_length(90, 110, correct=[1, 0]), reference)
+    inside, _ = Refine(rule="switch").step(of_length(90, 110, correct=[1, 0]), reference)
     assert inside.goal == "accuracy" and inside.rectified == 0.0
     assert inside.margin == pytest.approx(0.03)  # δ + η_L
-    longer, _ = Refine().step(of_length(100, 120, correct=[1, 0]), reference)
+    longer, _ = Refine(rule="switch").step(of_length(100, 120, correct=[1, 0]), reference)
     assert longer.goal == "length" and longer.rectified == 1.0
     # ℓ_norm 0.5 and σ(2) = 0.8808: mean 0.6904, allowed 0.53
     assert longer.margin == pytest.approx(0.53 - 0.6904, abs=1e-4)
@@ -101,8 +102,31 @@ def test_stage_two_raises_accuracy_inside_the_length_it_got():
 
 def test_stage_two_measures_with_frozen_statistics():
     # twice as long, with the same relative spread: statistics of its own would see no change
-    decision, _ = Refine().step(of_length(180, 220), of_length(90, 110))
+    decision, _ = Refine(rule="switch").step(of_length(180, 220), of_length(90, 110))
     assert decision.goal == "length"
+
+
+def test_stage_two_is_stage_one_the_other_way_round():
+    # reference: mean 100, spread 10, on two problems; δ = 0.02
+    reference = of_length(90, 110)
+    decision, after = Refine(rate=0.5).step(of_length(90, 110, correct=[1, 0]), reference)
+    # μ starts at 0, so the first step is for correctness alone
+    assert decision.goal == "mixed" and decision.multiplier == 0.0
+    assert decision.reward.tolist() == [[1.0, 0.0]]
+    assert decision.margin == pytest.approx(0.02)
+    assert after.multiplier == 0.0  # inside the length
+
+    longer = of_length(100, 120, correct=[1, 0])
+    decision, after = Refine(rate=0.5).step(longer, reference)
+    # ℓ_norm σ(0) and σ(2): 0.6904 against 0.5 and δ
+    assert decision.margin == pytest.approx(0.52 - 0.6904, abs=1e-4)
+    excess = 0.6904 - 0.5
+    error = after.variance**0.5
+    assert after.multiplier == pytest.approx(0.5 * (excess - 0.02) / error, rel=1e-3)
+
+    # μ = 0.4, mean length 110: correct 1 − 0.4 · 100/110, wrong −0.4
+    priced, _ = replace(after, multiplier=0.4).step(longer, reference)
+    assert priced.reward == pytest.approx(np.array([[1 - 40 / 110, -0.4]]))
 
 
 def test_ten_percent_longer_moves_the_frozen_level_by_about_four_points():
@@ -112,16 +136,16 @@ def test_ten_percent_longer_moves_the_frozen_level_by_about_four_points():
     names = tuple(map(str, range(64)))
     short = Batch(names, np.ones((64, 64)), lengths)
     long = Batch(names, np.ones((64, 64)), 1.1 * lengths)
-    decision, _ = Refine(length_tolerance=0, length_slack=0).step(long, short)
+    decision, _ = Refine(length_tolerance=0).step(long, short)
     assert -decision.margin == pytest.approx(0.04, abs=0.01)
 
 
 def test_the_multiplier_rule_prices_length_and_correctness_in_one_reward():
-    # mean length 100, λ = 1: correct 1 − 50/100 and 1 − 200/100, wrong −2 whatever its length
+    # mean length 100, λ = 1: correct 1 − 50/100 and 1 − 200/100, wrong −1 whatever its length
     batch = Batch(("p", "q"), [[1, 1], [0, 0]], [[50, 200], [10, 140]])
     decision, _ = Shorten().step(batch, batch)
     assert decision.goal == "mixed" and decision.multiplier == 1.0
-    assert decision.reward == pytest.approx(np.array([[0.5, -1.0], [-2.0, -2.0]]))
+    assert decision.reward == pytest.approx(np.array([[0.5, -1.0], [-1.0, -1.0]]))
 
 
 def test_tokens_weigh_alike_on_every_problem():
@@ -157,7 +181,7 @@ def test_the_error_is_averaged_over_steps():
 def test_the_guard_adds_accuracy_to_another_methods_signal():
     batch = Batch(("p",), [[1, 0]], [[30, 10]])
     better = Batch(("p",), [[1, 1]], [[30, 10]])
-    one, after = Guarded(LengthOnly()).step(batch, better)
+    one, after = Guarded(LengthOnly(), rate=2.0).step(batch, better)
     # λ₀ = 0: the inner signal alone
     assert advantages(one) == pytest.approx(advantages(LengthOnly().step(batch, better)[0]))
     # gap 0.5, error sqrt(0.25/2) = 0.3536: λ = 2 · 1.4142; length [-1, 1], accuracy [1, -1]

@@ -55,10 +55,11 @@ def test_stage_one_halves_the_length_and_holds_the_floor(objective, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_stage_two_regains_what_the_switch_lost_inside_the_length(seed):
+@pytest.mark.parametrize("rule", ["multiplier", "switch"])
+def test_stage_two_regains_what_the_switch_lost_inside_the_length(rule, seed):
     base, _, rng = start(seed)
     short, refined, rows = fit_two_stages(
-        base, SWITCH, Refine(), Saturation(window=20), TRAINING, rng
+        base, SWITCH, Refine(rule=rule), Saturation(window=20), TRAINING, rng
     )
     assert len(rows) == TRAINING.steps
     assert refined.accuracy > short.accuracy + 0.01
