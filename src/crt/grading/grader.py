@@ -157,26 +157,15 @@ class Grader:
     def grade_many(
         self, items: Iterable[Item], progress: Callable[[int], None] = lambda done: None
     ) -> list[Grade]:
-        """Grades in the order of the items; `progress` gets the number of items just done."""
-        return self._grade_tasks((self.prepare(item) for item in items), progress)
+        """Grades in the order of the items; `progress` gets the number of items just done.
 
-    def prepare(self, item: Item) -> Grade | Task:
-        """What has to be judged, or the grade where nothing has."""
-        name = item.problem.verifier
-        if name and name not in self.allowed:
-            check_verifier(name, self.allowed, f"problem {item.problem.id!r}")
-        return prepare(item, self.verifier, self.place)
-
-    def _grade_tasks(
-        self, tasks: Iterable[Grade | Task], progress: Callable[[int], None] = lambda done: None
-    ) -> list[Grade]:
-        """The fast paths run here, one after another; only what is left goes to the workers.
-
-        That is done all at once, and each distinct task once.
+        The fast paths run here, one after another. Only what is left goes to the workers, all at
+        once, and each distinct task once.
         """
         grades: list[Grade | Task] = []
         undecided: Counter[Task] = Counter()
-        for task in tasks:
+        for item in items:
+            task = self.prepare(item)
             grade = task if isinstance(task, Grade) else self.grade_fast(task) or task
             grades.append(grade)
             if isinstance(grade, Task):
@@ -192,10 +181,18 @@ class Grader:
                 progress(undecided[task])
         return [grade if isinstance(grade, Grade) else settled[grade] for grade in grades]
 
+    def prepare(self, item: Item) -> Grade | Task:
+        """What has to be judged, or the grade where nothing has."""
+        name = item.problem.verifier
+        if name and name not in self.allowed:
+            check_verifier(name, self.allowed, f"problem {item.problem.id!r}")
+        return prepare(item, self.verifier, self.place)
+
     def self_test(self) -> None:
         """Raises GradingError unless every kind of verdict comes out as it must."""
         for text, answer, verdict in _SELF_TEST:
-            grade = self._grade_tasks([prepare(Item(text, Problem("", "", answer)))])[0]
+            task = prepare(Item(text, Problem("", "", answer)))
+            grade = task if isinstance(task, Grade) else self.grade_fast(task) or self._settle(task)
             if grade.verdict is not verdict:
                 raise GradingError(
                     f"The grader is not alive: {text!r} against {answer!r} gave "
