@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any, Protocol, Self
 
 from crt.errors import ConfigError, GradingError
-from crt.grading import code, judge
+from crt.grading import code
+from crt.grading.judge import Judge, JudgeSettings
 from crt.grading.mathematics import MAX_ANSWER
 from crt.grading.verifiers import (
     BUILT_IN,
@@ -46,11 +47,7 @@ class GradingSettings(Protocol):
     workers: int
     deadline_seconds: float
     memory_mb: int
-
-    @property
-    def judge(self) -> "judge.JudgeSettings | None":
-        """The endpoint of the verifier `judge`."""
-        ...
+    judge: JudgeSettings | None
 
 
 def make_grader(settings: GradingSettings, workers: int | None = None) -> "Grader":
@@ -95,7 +92,7 @@ class Grader:
         verifier: str = "math",
         place: str | None = None,
         allow: Sequence[str] = (),
-        judge_settings: "judge.JudgeSettings | None" = None,
+        judge_settings: JudgeSettings | None = None,
     ) -> None:
         if workers < 1 or not deadline_seconds > 0 or memory_mb < 512 or cache_size < 1:
             raise GradingError(
@@ -110,7 +107,7 @@ class Grader:
         self.workers = workers
         self.cache_size = cache_size
         self._limits = code.Limits(deadline_seconds, memory_mb)
-        self._judge = judge.Judge(judge_settings) if judge_settings else None
+        self._judge = Judge(judge_settings) if judge_settings else None
         if "judge" in self.allowed and self._judge is None:
             raise ConfigError(
                 "the verifier judge needs an endpoint: set grading.judge.url and "
