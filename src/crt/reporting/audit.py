@@ -233,13 +233,14 @@ def stated(result: Row) -> Figure | None:
     """When the right answer is there, and what is right if a response is cut."""
     every = _all(result)
     cuts = {**{cut: every.get(f"cut_{cut}") for cut in CUTS}, 100: every.get("acc")}
-    if not result["stated_by"] or not all(cuts.values()):
+    measured = {cut: metric for cut, metric in cuts.items() if metric}
+    if not result["stated_by"] or len(measured) < len(cuts):
         return None
     kinds = ("has stated it (right responses)", "right if cut here (all)")
     curve = [row | {"kind": kinds[0]} for row in result["stated_by"]]
     points = [
         {"cut": cut, "share": m["value"], "low": m["low"], "high": m["high"], "kind": kinds[1]}
-        for cut, m in cuts.items()
+        for cut, m in measured.items()
     ]
     color = style.nominal("kind", kinds, (style.BLUE, style.VERMILLION), style.LEGEND)
     fields = tooltip({
