@@ -27,6 +27,12 @@ class EngineError(CrtError):
     """Sampling or training cannot start or go on."""
 
 
+def first_line(error: BaseException) -> str:
+    """What a library says, in one line; its class where it says nothing."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
 def shown(text: str) -> str:
     """For a terminal: what somebody else wrote may not move the cursor or change colours."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

@@ -138,6 +138,20 @@ def _drop_torn_line(file: IO[bytes]) -> None:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
+def make_folder(path: Path) -> None:
+    """The folder and those above it, or a sentence that says why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be made: {error.strerror}.") from None
+
+
+def cache_folder(name: str) -> Path:
+    """What can be made again is kept here: in CRT_CACHE, or in the user's cache."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("CRT_CACHE") or caches / "crt") / name
+
+
 def sha256(path: Path) -> str:
     """Checksum of a file, read in pieces."""
     try:

@@ -284,7 +284,7 @@ def find(
         splits = tuple(dataset.hub) or POCKET_SPLITS
         if split not in splits:
             raise DataError(f"{base} has no split {split!r}: it has {' and '.join(splits)}")
-        path = _file_in(data_folder(folder), base, split, dataset)
+        path = _local_file(folder, base, split, dataset)
     elif Path(base).suffix in sources.READERS:
         dataset, path = DataSet(prefix=Path(base).stem), Path(base)
     elif re.fullmatch(r"[\w.-]+/[\w.-]+", base):
@@ -298,30 +298,22 @@ def find(
     return Source(selection, dataset, path)
 
 
-def data_folder(folder: Path | str | None) -> Path | None:
-    """The folder given, or the one `CRT_DATA` names; None if there is neither."""
+def _local_file(folder: Path | str | None, name: str, split: str, dataset: DataSet) -> Path | None:
+    """The set's file in the folder given, or in the one `CRT_DATA` names, if it is there."""
     chosen = folder or os.environ.get("CRT_DATA")
     if not chosen:
         return None
     if not Path(chosen).is_dir():
         variable = "" if folder else "CRT_DATA="
         raise DataError(f"{variable}{chosen} is not a folder: give one with the data files in it")
-    return Path(chosen)
-
-
-def _file_in(folder: Path | None, name: str, split: str, dataset: DataSet) -> Path | None:
-    """The set's file in the folder, if it is there."""
-    if folder is None:
-        return None
     stems = [f"{name}_{split}", f"{name}/{split}"]
     if len(dataset.hub) == 1:
         stems += [name, *dataset.files]
-    files = (folder / f"{stem}{suffix}" for stem in stems for suffix in sources.READERS)
+    files = (Path(chosen, f"{stem}{suffix}") for stem in stems for suffix in sources.READERS)
     return next((file for file in files if file.is_file()), None)
 
 
 def content_hash(problems: Sequence[Problem]) -> str:
-    """A SHA-256 of everything the problems say, in their order."""
     return digest(*(json.dumps(problem.fields(), sort_keys=True) for problem in problems))
 
 

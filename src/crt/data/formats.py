@@ -69,10 +69,8 @@ def read_plain(fields: Fields) -> Problem:
         answer = _text(answer, "answer")  # as it is: a pattern or a program may have dollars
     else:
         answer = _answer_or_box({**fields, "answer": answer})
-    question, tolerance = _text(fields.get("question"), "question"), fields.get("tolerance")
-    return Problem(
-        *("", question, answer, "", (), _tolerance(tolerance)), accepted=accepted, verifier=verifier
-    )
+    question, tolerance = _text(fields.get("question"), "question"), _tolerance(fields)
+    return Problem("", question, answer, tolerance=tolerance, accepted=accepted, verifier=verifier)
 
 
 def read_code(fields: Fields) -> Problem:
@@ -122,8 +120,8 @@ def read_olympiad(fields: Fields) -> Problem:
     # "2500,7500" may be two answers, and then never one number with separators.
     several = fields.get("multiple")
     answer = re.sub(r",\s*", ", ", answer) if several else _without_thousands(answer)
-    question, tolerance = _text(fields.get("question"), "question"), fields.get("tolerance")
-    return Problem("", question, _not_empty(answer, "answer"), tolerance=_tolerance(tolerance))
+    question = _text(fields.get("question"), "question")
+    return Problem("", question, _not_empty(answer, "answer"), tolerance=_tolerance(fields))
 
 
 def read_item(row: Mapping[str, Any], thinking_opened: bool = False) -> Item:
@@ -212,7 +210,8 @@ def _without_thousands(number: str) -> str:
     return number.replace(",", "") if _THOUSANDS.fullmatch(number) else number
 
 
-def _tolerance(value: Any) -> float | None:
+def _tolerance(fields: Fields) -> float | None:
+    value = fields.get("tolerance")
     if value is None or value == "":
         return None
     try:
@@ -242,7 +241,6 @@ def _text(value: Any, field: str) -> str:
 
 
 def _texts(value: Any, field: str) -> list[str]:
-    """One text, or several in a list."""
     several = isinstance(value, Sequence) and not isinstance(value, str)
     return [_text(item, field) for item in (value if several else [value])]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from crt.errors import ConfigError, DataError
+from crt.errors import ConfigError, DataError, first_line
 from crt.grading.extract import CLOSE_THINKING, OPEN_THINKING
 from crt.types import Problem
 
@@ -199,10 +199,9 @@ def _text(
         raise
     except Exception as error:  # a template is a program: it may raise anything
         roles = ", ".join(message["role"] for message in messages)
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
-            f"the chat template cannot render the turns {roles}: {reason}; change system or "
-            "few_shot, or set plain"
+            f"the chat template cannot render the turns {roles}: {first_line(error)}; change "
+            "system or few_shot, or set plain"
         ) from None
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from crt.errors import DataError, install_command
+from crt.errors import DataError, first_line, install_command
 
 LONGEST_LINE = 16 * 2**20  # bytes: the longest row of the known sets has 13 thousand
 LARGEST_JSON = 512 * 2**20  # bytes: a JSON array is read whole
@@ -132,8 +132,7 @@ def _parquet(path: Path) -> Iterator[Row]:
             for number, value in enumerate(rows, start=1):
                 yield Row(f"{path}, row {number}", value)
     except arrow.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a readable Parquet file: {reason}") from None
+        raise DataError(f"{path} is not a readable Parquet file: {first_line(error)}") from None
 
 
 def read_hub(
@@ -150,10 +149,9 @@ def read_hub(
         try:
             loaded = load(hub_id, config, split=split, revision=revision)
         except Exception as error:  # whatever the hub client raises, the answer is the same
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise DataError(
-                f"{what} cannot be loaded from the hub: {reason}; without the hub, put the set's "
-                "file in a folder and set CRT_DATA to it"
+                f"{what} cannot be loaded from the hub: {first_line(error)}; without the hub, put "
+                "the set's file in a folder and set CRT_DATA to it"
             ) from error
         for number, value in enumerate(loaded, start=1):
             yield Row(f"{what}, row {number}", dict(value))

@@ -29,6 +29,7 @@ from crt.grading.grader import GRADER_VERSION
 from crt.io import (
     LOCK,
     lock_folder,
+    make_folder,
     read_json,
     read_rows,
     sha256,
@@ -206,10 +207,7 @@ def _decompress(chunks: Iterable[bytes]) -> Iterator[bytes]:
 @contextlib.contextmanager
 def open_store(folder: Path, manifest: Manifest) -> Iterator["Store"]:
     """The directory for this manifest, new or begun, locked against other processes."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be made: {error.strerror}.") from None
+    make_folder(folder)
     with lock_folder(folder, f"{folder} is in use by another process that evaluates."):
         for place in (folder, folder / PARTS):
             sweep(place)

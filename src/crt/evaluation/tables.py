@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from crt.evaluation.paired import (
 from crt.evaluation.store import MANIFEST, SERIES, Evaluation, incomparable, load
 from crt.io import read_json
 
+Row = TypeVar("Row")
 Mark = Literal["best", "lead_unsure", "base_unsure"]
 AES = {"aes1": AES1, "aes2": AES2}
 LEGEND = (
@@ -246,12 +247,12 @@ class Entry:
             difference = value
         else:
             difference = self.against_base(column.members).changes.get(column.key)
-        unsure = difference is not None and _holds_zero(difference)
-        return Cell(value, marks=frozenset(["base_unsure"] if unsure else []))
+        return Cell(value, marks=frozenset(["base_unsure"] if holds_zero(difference) else []))
 
 
-def _holds_zero(difference: Interval) -> bool:
-    return not (difference.low > 0 or difference.high < 0)  # NaN supports nothing either
+def holds_zero(difference: Interval | None) -> bool:
+    """Whether an interval does not support its difference; NaN supports nothing either."""
+    return difference is not None and not (difference.low > 0 or difference.high < 0)
 
 
 def _lead(best: Entry, second: Entry, column: Column) -> Interval | None:
@@ -389,25 +390,31 @@ def _table(
     entries: Sequence[Entry],
     notes: Sequence[str] = (),
 ) -> Table:
-    cells = zip(*(_mark_best(column, entries) for column in columns), strict=True)
-    rows = tuple(zip([entry.name for entry in entries], cells, strict=True))
+    marked = [
+        mark_best([entry.cell(column) for entry in entries], entries, column, _lead)
+        for column in columns
+    ]
+    rows = tuple(zip([entry.name for entry in entries], zip(*marked, strict=True), strict=True))
     return Table(key, title, tuple(columns), rows, tuple(notes))
 
 
-def _mark_best(column: Column, entries: Sequence[Entry]) -> list[Cell]:
+def mark_best(
+    cells: Sequence[Cell],
+    rows: Sequence[Row],
+    column: Column,
+    lead: Callable[[Row, Row, Column], Interval | None],
+) -> list[Cell]:
     """A column's cells; the best is marked, and whether it is surely ahead of the next."""
-    cells = [entry.cell(column) for entry in entries]
     values = {i: cell.interval.value for i, cell in enumerate(cells) if cell.interval}
-    values = {i: value for i, value in values.items() if not np.isnan(value)}
+    values = {i: value for i, value in values.items() if np.isfinite(value)}
     if column.better is None or len(set(values.values())) < 2:
-        return cells  # all alike: none is the best
+        return list(cells)  # all alike: none is the best
     top = (max if column.better == "higher" else min)(values.values())
     best = [i for i, value in values.items() if value == top]
     second = min((i for i in values if i not in best), key=lambda i: abs(values[i] - top))
-    lead = _lead(entries[best[0]], entries[second], column)
-    marks: set[Mark] = {"best"}
-    if lead is not None and _holds_zero(lead):
-        marks.add("lead_unsure")
-    for i in best:
-        cells[i] = replace(cells[i], marks=cells[i].marks | marks)
-    return cells
+    unsure = holds_zero(lead(rows[best[0]], rows[second], column))
+    marks: set[Mark] = {"best", "lead_unsure"} if unsure else {"best"}
+    return [
+        replace(cell, marks=cell.marks | marks) if i in best else cell
+        for i, cell in enumerate(cells)
+    ]

@@ -86,7 +86,6 @@ def read_outcome(path: Path) -> Outcome:
 
 
 def read_outcomes(comparison: Comparison) -> dict[str, Outcome]:
-    """Run's name → what came of it."""
     return {job.name: read_outcome(comparison.run(job)) for job in comparison.jobs}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from crt.algorithm.registry import name_of
 from crt.config import RunConfig
 from crt.errors import ConfigError, DataError
-from crt.io import lock_folder, read_json, write_json
+from crt.io import lock_folder, make_folder, read_json, write_json
 from crt.recipes import load_recipe, parse_value, read_table
 
 COMPARISON, PLAN, RUNS = "comparison.json", "plan", "runs"
@@ -42,7 +42,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name of the run's directory."""
         return f"{file_name(self.method)}-seed{self.seed}"
 
     @property
@@ -75,8 +74,6 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A directory with the runs of a comparison."""
-
     path: Path
     kind: Kind
     jobs: tuple[Job, ...]
@@ -105,7 +102,7 @@ class Comparison:
 
     def locked(self) -> AbstractContextManager[None]:
         """Only one process may carry a comparison out; its directory is made."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         return lock_folder(self.path, f"{self.path} is being carried out by another process.")
 
 
@@ -207,8 +204,8 @@ def make_jobs(
     for recipe, seed in product(recipes.values(), seeds):
         grid = grids.get(recipe.name, {})
         if kind == "tune":
-            combinations = product(*grid.values())
-            jobs += [recipe.job(seed, dict(zip(grid, each, strict=True))) for each in combinations]
+            combinations = (dict(zip(grid, v, strict=True)) for v in product(*grid.values()))
+            jobs += [recipe.job(seed, values) for values in combinations]
             continue
         own = recipe.job(seed)
         each_alone = [{key: value} for key, values in grid.items() for value in values]
@@ -255,22 +252,18 @@ def check_same_work(jobs: Sequence[Job], varied: Collection[str] = ()) -> None:
 
 
 def differences(one: Job, other: Job) -> dict[str, tuple[Any, Any]]:
-    ours, theirs = flatten(one.config), flatten(other.config)
+    ours, theirs = (flatten(job.config.model_dump(mode="json")) for job in (one, other))
     both = {key: (ours.get(key), theirs.get(key)) for key in [*ours, *theirs]}
     return {key: (own, new) for key, (own, new) in both.items() if own != new}
 
 
-def flatten(config: RunConfig) -> dict[str, Any]:
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted name → value, of every setting."""
-
-    def pairs(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for key, value in settings.items():
-            if isinstance(value, dict):
-                yield from pairs(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
-
-    return dict(pairs(config.model_dump(mode="json"), ""))
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _shorten(value: Any) -> str:
@@ -317,12 +310,8 @@ def plan_comparison(path: Path, kind: Kind, jobs: Sequence[Job]) -> Comparison:
 
 
 def write_plan(comparison: Comparison) -> None:
-    """Each job's configuration, then the list of them."""
-    try:
-        for name in (PLAN, RUNS, EVALUATIONS, LOGS):
-            (comparison.path / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{comparison.path} cannot be made: {error.strerror}.") from None
+    for name in ("", PLAN, RUNS, EVALUATIONS, LOGS):
+        make_folder(comparison.path / name)
     for job in comparison.jobs:
         if not comparison.recipe(job).is_file():
             write_json(comparison.recipe(job), job.config.model_dump(mode="json"))

@@ -1,7 +1,7 @@
 """A comparison's tables, and what it leaves behind: data, figures, and what tuning chose."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from crt.algorithm.metrics import AES2, aes
 from crt.algorithm.statistics import Interval
 from crt.errors import ConfigError, DataError
 from crt.evaluation import render
-from crt.evaluation.tables import TITLES_OF_METRICS, Cell, Column, Mark, Table
+from crt.evaluation.tables import TITLES_OF_METRICS, Cell, Column, Table, holds_zero, mark_best
 from crt.experiments.collect import Result, Results, collect, mean_over_seeds, read_outcome
 from crt.experiments.plan import Comparison, Job, group_jobs, toml
-from crt.io import write_json, write_text
+from crt.io import make_folder, write_json, write_text
 from crt.reporting.figures import tradeoff
 from crt.reporting.load import ReportData
 from crt.reporting.report import save_figure
@@ -89,12 +89,13 @@ def _count(flags: Sequence[bool]) -> str:
 
 
 def _method_table(results: Results, methods: Sequence[str], kind: str) -> Table:
-    """Every method against the base, with marks."""
     columns = _columns(*DECIMALS, "worst", "seeds")
     rows = {m: results.of(m, kind) for m in methods if results.of(m, kind)}
-    cells = {m: [_cell_against_base(row, c.key) for c in columns] for m, row in rows.items()}
-    for place, column in enumerate(columns):
-        _mark_best(rows, cells, place, column)
+    measured = list(rows.values())
+    marked = [
+        mark_best([_cell_against_base(row, c.key) for row in measured], measured, c, _lead)
+        for c in columns
+    ]
     first = results.results[0]
     notes = [f"{first.problems} problems, {first.rollouts} rollouts a model and seed."]
     for result in (result for row in rows.values() for result in row):
@@ -104,7 +105,7 @@ def _method_table(results: Results, methods: Sequence[str], kind: str) -> Table:
                 f"what it had: {result.outcome.stopped}"
             )
     base = tuple(_base_cell(results, column.key) for column in columns)
-    body = (("base", base), *((method, tuple(row)) for method, row in cells.items()))
+    body = (("base", base), *zip(rows, zip(*marked, strict=True), strict=True))
     return Table(f"methods_{kind}", TITLES[kind], columns, body, tuple(notes))
 
 
@@ -127,44 +128,19 @@ def _cell_against_base(row: Sequence[Result], key: str) -> Cell:
         gains = [result.metrics[key] - result.base[key] for result in row]
     else:
         return cell
-    unsure = _holds_zero(mean_over_seeds(gains, row[0].problems))
+    unsure = holds_zero(mean_over_seeds(gains, row[0].problems))
     return replace(cell, marks=frozenset(["base_unsure"])) if unsure else cell
 
 
-def _mark_best(
-    rows: Mapping[str, Sequence[Result]],
-    cells: Mapping[str, list[Cell]],
-    place: int,
-    column: Column,
-) -> None:
-    """Marks the best method of a column, and whether it is surely ahead of the next."""
-    intervals = {method: row[place].interval for method, row in cells.items()}
-    values = {m: i.value for m, i in intervals.items() if i and np.isfinite(i.value)}
-    if column.better is None or len(set(values.values())) < 2:
-        return
-    order = sorted(values, key=lambda m: values[m], reverse=column.better == "higher")
-    best = [method for method in order if values[method] == values[order[0]]]
-    marks: set[Mark] = {"best"}
-    if _holds_zero(_lead(rows[best[0]], rows[order[len(best)]], column.key)):
-        marks.add("lead_unsure")
-    for method in best:
-        cell = cells[method][place]
-        cells[method][place] = replace(cell, marks=cell.marks | marks)
-
-
-def _lead(best: Sequence[Result], second: Sequence[Result], key: str) -> Interval | None:
+def _lead(best: Sequence[Result], second: Sequence[Result], column: Column) -> Interval | None:
     """The difference over the seeds that both have."""
     by_seed = {result.job.seed: result for result in second}
     differences = [
-        result.metrics[key] - by_seed[result.job.seed].metrics[key]
+        result.metrics[column.key] - by_seed[result.job.seed].metrics[column.key]
         for result in best
         if result.job.seed in by_seed
     ]
     return mean_over_seeds(differences, best[0].problems)
-
-
-def _holds_zero(interval: Interval | None) -> bool:
-    return interval is not None and not (interval.low > 0 or interval.high < 0)
 
 
 def _cost_table(results: Results, methods: Sequence[str]) -> Table:
@@ -262,22 +238,15 @@ def export(comparisons: Sequence[Comparison], folder: Path) -> Iterator[Path]:
             missing = "; ".join(results.missing[:3])
             raise DataError(f"{comparison.path} has no result yet: {missing}.")
         place = folder if len(comparisons) == 1 else folder / comparison.path.name
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{place} cannot be made: {error.strerror}.") from None
-        yield from _export(results, place)
-
-
-def _export(results: Results, folder: Path) -> Iterator[Path]:
-    rows = [result.row() for result in results.results]
-    for name, kind in (("methods", "recommended"), ("methods_last", "last")):
-        write_json(folder / f"{name}.json", [row for row in rows if row["checkpoint"] == kind])
-        yield folder / f"{name}.json"
-    write_text(folder / "methods.md", results_page(results))
-    (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))
-    save_figure(figure, folder / "methods.png")
-    yield from (folder / "methods.md", folder / "methods.png")
+        make_folder(place)
+        rows = [result.row() for result in results.results]
+        for name, kind in (("methods", "recommended"), ("methods_last", "last")):
+            write_json(place / f"{name}.json", [row for row in rows if row["checkpoint"] == kind])
+            yield place / f"{name}.json"
+        write_text(place / "methods.md", results_page(results))
+        (figure,) = tradeoff.figures(ReportData((), methods=tuple(rows)))
+        save_figure(figure, place / "methods.png")
+        yield from (place / "methods.md", place / "methods.png")
 
 
 # Tuning: settings by one rule for every method, on validation problems, at a seed of its own

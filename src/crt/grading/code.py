@@ -27,11 +27,7 @@ _FENCE = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _DEFINES = re.compile(r"^\s*(?:def|class|async def)\s|=", re.MULTILINE)
-_VERDICTS = {
-    "passed": Verdict.CORRECT,
-    "failed": Verdict.WRONG,
-    "unknown": Verdict.UNGRADED,
-}
+_VERDICTS = {"passed": Verdict.CORRECT, "failed": Verdict.WRONG, "unknown": Verdict.UNGRADED}
 
 
 class Limits(NamedTuple):
@@ -145,18 +141,15 @@ def _exchange(process: Any, request: str, seconds: float) -> tuple[bytes, int]:
         return output, -signal.SIGKILL
 
 
+@cache
 def check(limits: Limits) -> list[str]:
     """The protections of this machine; ConfigError if no program can be run at all."""
-    verdict, reason, protections = _probe(limits)
+    tests = {"setup": "", "tests": ["assert add(1, 2) == 3"]}
+    program = "import math\ndef add(a, b):\n    return a + b\n"
+    verdict, reason, protections = run_in_sandbox(program, tests, limits)
     if verdict is not Verdict.CORRECT:
         raise ConfigError(
             f"the verifier code cannot run programs here: {reason}. It needs Linux or macOS, and "
             "a Python that every user may read."
         )
     return protections
-
-
-@cache
-def _probe(limits: Limits) -> tuple[Verdict, str, list[str]]:
-    tests = {"setup": "", "tests": ["assert add(1, 2) == 3"]}
-    return run_in_sandbox("import math\ndef add(a, b):\n    return a + b\n", tests, limits)

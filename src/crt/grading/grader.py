@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any, Protocol, Self
 
 from crt.errors import ConfigError, GradingError
-from crt.grading import code, judge
+from crt.grading import code
+from crt.grading.judge import Judge, JudgeSettings
 from crt.grading.mathematics import MAX_ANSWER
 from crt.grading.verifiers import (
     BUILT_IN,
@@ -46,11 +47,7 @@ class GradingSettings(Protocol):
     workers: int
     deadline_seconds: float
     memory_mb: int
-
-    @property
-    def judge(self) -> "judge.JudgeSettings | None":
-        """The endpoint of the verifier `judge`."""
-        ...
+    judge: JudgeSettings | None
 
 
 def make_grader(settings: GradingSettings, workers: int | None = None) -> "Grader":
@@ -95,7 +92,7 @@ class Grader:
         verifier: str = "math",
         place: str | None = None,
         allow: Sequence[str] = (),
-        judge_settings: "judge.JudgeSettings | None" = None,
+        judge_settings: JudgeSettings | None = None,
     ) -> None:
         if workers < 1 or not deadline_seconds > 0 or memory_mb < 512 or cache_size < 1:
             raise GradingError(
@@ -110,7 +107,7 @@ class Grader:
         self.workers = workers
         self.cache_size = cache_size
         self._limits = code.Limits(deadline_seconds, memory_mb)
-        self._judge = judge.Judge(judge_settings) if judge_settings else None
+        self._judge = Judge(judge_settings) if judge_settings else None
         if "judge" in self.allowed and self._judge is None:
             raise ConfigError(
                 "the verifier judge needs an endpoint: set grading.judge.url and "
@@ -157,26 +154,15 @@ class Grader:
     def grade_many(
         self, items: Iterable[Item], progress: Callable[[int], None] = lambda done: None
     ) -> list[Grade]:
-        """Grades in the order of the items; `progress` gets the number of items just done."""
-        return self._grade_tasks((self.prepare(item) for item in items), progress)
+        """Grades in the order of the items; `progress` gets the number of items just done.
 
-    def prepare(self, item: Item) -> Grade | Task:
-        """What has to be judged, or the grade where nothing has."""
-        name = item.problem.verifier
-        if name and name not in self.allowed:
-            check_verifier(name, self.allowed, f"problem {item.problem.id!r}")
-        return prepare(item, self.verifier, self.place)
-
-    def _grade_tasks(
-        self, tasks: Iterable[Grade | Task], progress: Callable[[int], None] = lambda done: None
-    ) -> list[Grade]:
-        """The fast paths run here, one after another; only what is left goes to the workers.
-
-        That is done all at once, and each distinct task once.
+        The fast paths run here, one after another. Only what is left goes to the workers, all at
+        once, and each distinct task once.
         """
         grades: list[Grade | Task] = []
         undecided: Counter[Task] = Counter()
-        for task in tasks:
+        for item in items:
+            task = self.prepare(item)
             grade = task if isinstance(task, Grade) else self.grade_fast(task) or task
             grades.append(grade)
             if isinstance(grade, Task):
@@ -192,10 +178,18 @@ class Grader:
                 progress(undecided[task])
         return [grade if isinstance(grade, Grade) else settled[grade] for grade in grades]
 
+    def prepare(self, item: Item) -> Grade | Task:
+        """What has to be judged, or the grade where nothing has."""
+        name = item.problem.verifier
+        if name and name not in self.allowed:
+            check_verifier(name, self.allowed, f"problem {item.problem.id!r}")
+        return prepare(item, self.verifier, self.place)
+
     def self_test(self) -> None:
         """Raises GradingError unless every kind of verdict comes out as it must."""
         for text, answer, verdict in _SELF_TEST:
-            grade = self._grade_tasks([prepare(Item(text, Problem("", "", answer)))])[0]
+            task = prepare(Item(text, Problem("", "", answer)))
+            grade = task if isinstance(task, Grade) else self.grade_fast(task) or self._settle(task)
             if grade.verdict is not verdict:
                 raise GradingError(
                     f"The grader is not alive: {text!r} against {answer!r} gave "

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crt.errors import CrtError
 from crt.grading.extract import CLOSE_THINKING
-from crt.io import read_json, write_json
+from crt.io import cache_folder, read_json, write_json
 from crt.types import Problem, Verdict
 
 RUBRIC = (
@@ -97,10 +97,7 @@ class Judge:
 
     def __init__(self, settings: JudgeSettings) -> None:
         self.settings = settings
-        folder = os.environ.get("CRT_CACHE") or (
-            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crt"
-        )
-        self.folder = Path(settings.cache or Path(folder) / "judge")
+        self.folder = Path(settings.cache or cache_folder("judge"))
         self.counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 

@@ -10,7 +10,7 @@ import importlib.util
 import re
 import unicodedata
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
@@ -79,9 +79,7 @@ def prepare(item: Item, verifier: str = "math", place: str | None = None) -> Gra
     percent = False
     if verifier in QUICK:  # equal answers to different questions share a verdict
         percent = verifier == "math" and bool(problem.question) and asks_percent(problem.question)
-        problem = Problem(
-            *("", "", problem.answer, "", problem.options, problem.tolerance, problem.accepted)
-        )
+        problem = replace(problem, id="", question="", source="", verifier="")
     return Task(verifier, text, problem, percent, pattern)
 
 

@@ -207,11 +207,12 @@ def reply_to(request: dict[str, Any]) -> Reply:
     task = Task(**{**request, "problem": Problem(**{**fields, **lists})})
     try:
         if task.pattern:
-            found = re.findall(f"(?:{task.pattern})", task.text)
-            if not found:
+            matches = re.findall(f"(?:{task.pattern})", task.text)
+            if not matches:
                 reason = "no match of the pattern of grading.answer"
                 return {"verdict": Verdict.NO_ANSWER, "extracted": None, "reason": reason}
-            text = found[-1] if isinstance(found[-1], str) else next(filter(None, found[-1]), "")
+            last = matches[-1]  # a text, or one per group
+            text = last if isinstance(last, str) else next(filter(None, last), "")
             task = task._replace(text=text.strip(), pattern="")
         equal, reason = judge(task)
     except GoldUnread as error:

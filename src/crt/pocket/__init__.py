@@ -58,14 +58,14 @@ def make_problems(
     if world == DEFAULT:
         from crt.pocket.problems import LEVELS, problems
 
-        known, drawn = LEVELS, problems(split, seed)
+        highest, drawn = max(LEVELS), problems(split, seed)
     else:
         from crt.pocket import sums
 
         made = sums.WORLDS[world]
-        known, drawn = range(1, len(made.levels) + 1), sums.problems(made, split, seed)
-    if unknown := sorted(set(levels) - set(known)):
-        raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {max(known)}")
+        highest, drawn = len(made.levels), sums.problems(made, split, seed)
+    if unknown := sorted(set(levels) - set(range(1, highest + 1))):
+        raise DataError(f"{world} has no level {unknown[0]}: its levels are 1 to {highest}")
     different = islice(_without_repeats(drawn), 8 * count + 64)
     of_levels = (item for item in different if not levels or level_of(item) in levels)
     chosen = list(islice(of_levels, count))

@@ -112,12 +112,10 @@ def kinds_of(verb: str) -> set[str]:
 
 
 def third_person(verb: str) -> str:
-    """A verb as in `she eats`."""
     return next((table[verb] for table in VERBS_OF.values() if verb in table), verb)
 
 
 def singular(noun: str) -> str:
-    """A noun without the ending of its plural."""
     if noun.endswith("ies") and len(noun) > 4:
         return noun[:-3] + "y"
     if noun.endswith(("ches", "shes", "xes", "sses")):
@@ -275,9 +273,8 @@ def noun_of(words: list[str]) -> str:
 
 
 def amounts(words: list[str]) -> list[Amount]:
-    """The amounts among some words, packs as one."""
     places = [k for k, word in enumerate(words) if word.isdigit()] + [len(words)]
-    found: list[Amount] = []
+    result: list[Amount] = []
     at = 0
     while at + 1 < len(places):
         here, after = places[at], places[at + 1]
@@ -285,11 +282,11 @@ def amounts(words: list[str]) -> list[Amount]:
         noun, number = noun_of(between), int(words[here])
         at += 1
         if at + 1 < len(places) and (packed := packs(words, here, after, places[at + 1])):
-            found.append(packed)
+            result.append(packed)
             at += 1
         else:
-            found.append(Amount(number, noun, is_more=bool(MORE & set(between))))
-    return found
+            result.append(Amount(number, noun, is_more=bool(MORE & set(between))))
+    return result
 
 
 def packs(words: list[str], first: int, second: int, end: int) -> Amount | None:
@@ -307,10 +304,10 @@ def packs(words: list[str], first: int, second: int, end: int) -> Amount | None:
 
 
 def only_amount(words: list[str]) -> Amount:
-    found = amounts(words)
-    if len(found) != 1:
+    result = amounts(words)
+    if len(result) != 1:
         raise refuse(words)
-    return found[0]
+    return result[0]
 
 
 def has_number(words: list[str]) -> bool:

@@ -28,7 +28,7 @@ from crt.pocket.stories import (
     Scene,
     Story,
     counted,
-    told,
+    write_story,
 )
 
 EXAMPLE = "Tom has 23 apples. He buys 18 more and loses 9. How many apples does he have left?"
@@ -62,11 +62,11 @@ def read(question: str) -> Reading:
     check_signs(text)
     if bare := bare_sum(text):
         return Reading(f"What is {bare}?", {})
-    found = read_story(text)
-    if found.story.shape not in shapes():
+    parsed = read_story(text)
+    if parsed.story.shape not in shapes():
         raise Outside("it does not know stories of this form")
-    check(found.story)
-    return put_in_words(found, text)
+    check(parsed.story)
+    return put_in_words(parsed, text)
 
 
 def apology(reason: str) -> str:
@@ -229,18 +229,18 @@ class Plainly(random.Random):
         return 1.0
 
 
-def put_in_words(found: Read, text: str) -> Reading:
+def put_in_words(parsed: Read, text: str) -> Reading:
     """Tells the story with names and things that the model knows."""
-    name = known_name(found.main, text)
-    kinds = [event.kind for event in found.story.events]
-    thing = found.thing if found.thing in THINGS else "cards"
-    if found.thing == MONEY and "price" not in kinds:
+    name = known_name(parsed.main, text)
+    kinds = [event.kind for event in parsed.story.events]
+    thing = parsed.thing if parsed.thing in THINGS else "cards"
+    if parsed.thing == MONEY and "price" not in kinds:
         thing = MONEY
     other = "Ann" if name != "Ann" else "Tom"
     of = Scene(name, other, thing, "boxes", (COLOURS[0], COLOURS[1], COLOURS[2]))
-    question = told(found.story, of, Plainly())
-    unit = counted(found.story, of)
-    meant = {name: called(found.main, text), unit: unit_typed(found.thing, unit, text)}
+    question = write_story(parsed.story, of, Plainly())
+    unit = counted(parsed.story, of)
+    meant = {name: called(parsed.main, text), unit: unit_typed(parsed.thing, unit, text)}
     return Reading(question, {word: to for word, to in meant.items() if word != to})
 
 
@@ -248,7 +248,8 @@ def called(main: str, text: str) -> str:
     """How a person of the question is called in the answer."""
     if main in ("i", "we", "you"):
         return "you"
-    typed = as_typed(main, text) if main else ""
+    match = re.search(rf"\b{re.escape(main)}\b", text, re.IGNORECASE) if main else None
+    typed = match[0] if match else main
     return typed if typed[:1].isupper() else f"the {typed}" if typed else "someone"
 
 
@@ -265,11 +266,6 @@ def known_name(main: str, text: str) -> str:
     if main.capitalize() in PRONOUN:
         return main.capitalize()
     return "Mia" if re.search(r"\b(she|her)\b", text.lower()) else "Tom"
-
-
-def as_typed(word: str, text: str) -> str:
-    match = re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE)
-    return match[0] if match else word
 
 
 # ---- Questions that are in the model's words already
@@ -304,13 +300,13 @@ def patterns() -> list[tuple[str, re.Pattern[str]]]:
 
 def events_of(sentence: str) -> list[Event]:
     """The events or questions that a sentence of the model's own may tell."""
-    found: dict[str, Event] = {}
+    events: dict[str, Event] = {}
     for kind, pattern in patterns():
         if match := pattern.fullmatch(sentence):
             groups = match.groupdict()
             numbers = tuple(int(groups[n]) for n in "abc" if groups.get(n))
-            found[kind] = Event(kind, numbers)
-    return list(found.values())
+            events[kind] = Event(kind, numbers)
+    return list(events.values())
 
 
 def own_sentences(text: str) -> Iterator[str]:

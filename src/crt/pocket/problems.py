@@ -15,13 +15,14 @@ from crt.pocket.stories import (
     Story,
     counted,
     scene,
-    told,
+    write_story,
 )
 from crt.types import Problem
 
 Split = Literal["train", "validation", "test"]
 # A number, or an operation on two expressions.
 Expression = int | tuple[str, "Expression", "Expression"]
+Tell = Callable[[Expression, random.Random], "Story"]
 
 LEVELS = (1, 2, 3, 4)
 LEVEL_SHARES = (0.3, 0.2, 0.3, 0.2)
@@ -78,7 +79,6 @@ class Exercise:
 
     @property
     def level(self) -> int:
-        """The difficulty, 1 to 4."""
         return KINDS[self.kind].level
 
     @property
@@ -109,7 +109,6 @@ def size(rng: random.Random) -> int:
 
 
 def smaller(rng: random.Random, digits: int) -> int:
-    """A number of at most so many digits."""
     return number(rng, digits if rng.random() < 0.7 else rng.randint(1, digits))
 
 
@@ -126,13 +125,12 @@ def at_most(rng: random.Random, highest: int) -> int:
         return highest
     digits = min(3, len(str(highest)))
     for _ in range(5):
-        if (found := smaller(rng, digits)) < highest:
-            return found
+        if (amount := smaller(rng, digits)) < highest:
+            return amount
     return rng.randint(1, highest - 1)
 
 
 def difference(rng: random.Random) -> Expression:
-    """A difference that is not below zero."""
     whole = number(rng, size(rng))
     return ("-", whole, at_most(rng, whole))
 
@@ -167,7 +165,6 @@ def product(rng: random.Random) -> Expression:
 
 
 def small_product(rng: random.Random) -> Expression:
-    """A product of at most one digit with two."""
     if rng.random() < 0.5:
         return ("×", rng.randint(2, 10), rng.randint(2, 12))
     return ("×", rng.randint(2, 9), rng.randint(11, 60))
@@ -192,7 +189,6 @@ def divided(rng: random.Random, whole: Callable[[int], Expression | None]) -> Ex
 
 
 def changed_then_divided(rng: random.Random) -> Expression:
-    """A gain or a loss whose result is divided."""
 
     def parts(result: int) -> Expression | None:
         amount = rng.randint(1, 30)
@@ -322,7 +318,6 @@ def tell_related(expression: Expression, rng: random.Random) -> Story:
 
 
 def tell_done(expression: Expression, rng: random.Random) -> Story:
-    """The same done twice: how much in all."""
     first, second = numbers(expression)
     verb = rng.choice(GAINS + LOSSES)
     return Story(
@@ -341,8 +336,9 @@ def tell_daily(expression: Expression, rng: random.Random) -> Story:
     return Story((Event("daily", numbers(expression), verb),), "done in all", verb)
 
 
-def tell_price(expression: Expression, rng: random.Random) -> Story:
-    return Story((Event("price", numbers(expression)),), "pay")
+def tell_in_one(kind: str, asked: str) -> Tell:
+    """The story is one event of this kind with all the numbers."""
+    return lambda expression, rng: Story((Event(kind, numbers(expression)),), asked)
 
 
 def tell_quotient(expression: Expression, rng: random.Random) -> Story:
@@ -375,17 +371,11 @@ def tell_more_packs(expression: Expression, rng: random.Random) -> Story:
 
 
 def tell_spent(expression: Expression, rng: random.Random) -> Story:
-    """Money, and things bought with it."""
     whole, count, price = numbers(expression)
     return Story((Event("money", (whole,)), Event("price", (count, price))), "money left")
 
 
-def tell_three_kinds(expression: Expression, rng: random.Random) -> Story:
-    return Story((Event("three kinds", numbers(expression)),), "have")
-
-
 def tell_kinds_changed(expression: Expression, rng: random.Random) -> Story:
-    """Two kinds of things, and then a gain or loss."""
     sign, kinds, amount = expression  # pyright: ignore
     events, is_loss = changes((sign, 0, amount), rng, False)
     return Story((Event("kinds", numbers(kinds)), *events), "left" if is_loss else "have")
@@ -412,12 +402,15 @@ class Kind:
     level: int
     weight: float
     draw: Callable[[random.Random], Expression]
-    tell: Callable[[Expression, random.Random], Story] | None  # None: asked without a story
+    tell: Tell | None  # None: asked without a story
 
 
 def added_packs(rng: random.Random) -> Expression:
-    """A number of things, and packs besides."""
     return ("+", number(rng, min(2, size(rng))), small_product(rng))
+
+
+def three_kinds(rng: random.Random) -> Expression:
+    return ("+", sum_of_two(rng), number(rng, min(2, size(rng))))
 
 
 def two_packs(rng: random.Random) -> Expression:
@@ -436,7 +429,7 @@ KINDS: dict[str, Kind] = {
     "sum": Kind(1, 1, change, None),
     "packs": Kind(2, 2.5, product, tell_packs),
     "daily": Kind(2, 1.5, product, tell_daily),
-    "price": Kind(2, 1.5, product, tell_price),
+    "price": Kind(2, 1.5, product, tell_in_one("price", "pay")),
     "times as many": Kind(
         2, 1, lambda rng: ("×", number(rng, min(2, size(rng))), rng.randint(2, 9)), tell_relation
     ),
@@ -454,9 +447,7 @@ KINDS: dict[str, Kind] = {
     "together changed": Kind(
         3, 0.7, lambda rng: changed(rng, sum_of_two(rng), 1), tell_together_changed
     ),
-    "three kinds": Kind(
-        3, 0.7, lambda rng: ("+", sum_of_two(rng), number(rng, min(2, size(rng)))), tell_three_kinds
-    ),
+    "three kinds": Kind(3, 0.7, three_kinds, tell_in_one("three kinds", "have")),
     "kinds changed": Kind(3, 0.7, lambda rng: changed(rng, sum_of_two(rng), 1), tell_kinds_changed),
     "longer sum": Kind(3, 1, reckoning, None),
     "three changes": Kind(4, 3, lambda rng: changed(rng, change(rng), 2), tell_changes),
@@ -479,7 +470,6 @@ def exercise(rng: random.Random, level: int | None = None) -> Exercise:
 
 
 def digest(text: str) -> str:
-    """A stable hash, the same on every machine."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -521,7 +511,7 @@ def put(item: Exercise, rng: random.Random) -> Question:
     if story is None:
         return Question(item, f"What is {item.key}?")
     about = scene(rng, money=item.kind.startswith("money"))
-    text = told(story, about, rng)
+    text = write_story(story, about, rng)
     name = about.name if about.name in text else ""
     return Question(item, text, name, counted(story, about))
 

@@ -61,7 +61,6 @@ class Fact:
 
     @property
     def verb(self) -> str:
-        """Its verb in the third person."""
         return third_person(self.clause.verb)
 
 
@@ -160,7 +159,6 @@ def about_being(clause: Clause, who: str, asks_count: bool) -> list[Fact]:
 
 
 def relation(clause: Clause, who: str) -> Fact:
-    """Who has more, fewer or several times as many than whom."""
     rest = clause.rest
     amount = only_amount(rest)
     if "times" in rest:
@@ -175,10 +173,9 @@ def relation(clause: Clause, who: str) -> Fact:
 def sharing(clause: Clause, who: str) -> list[Fact]:
     """Things shared out among so many, or put so many into each; nothing if it is neither."""
     rest = clause.rest
-    found = amounts(rest)
-    if len(found) > 2:
+    if len(shared := amounts(rest)) > 2:
         raise clause.refused()
-    *whole, target = found
+    *whole, target = shared
     first = [Fact("has", who, amount, clause) for amount in whole]
     at = max(k for k, word in enumerate(rest) if word.isdigit())
     before = rest[at - 1] if at else ""
@@ -214,7 +211,6 @@ def is_rate(clause: Clause, asks_count: bool) -> bool:
 
 
 def doing(clause: Clause, who: str) -> list[Fact]:
-    """Having, getting and losing amounts."""
     rest = clause.rest
     if "have" in clause.kinds:
         return [Fact("has", who, amount, clause) for amount in amounts(rest)]
@@ -331,7 +327,6 @@ def main_of(facts: list[Fact], ask: Ask) -> str:
 
 
 def is_other(fact: Fact, main: str) -> bool:
-    """Whether a fact is about somebody else."""
     return fact.who not in PRONOUNS | {"", main} and bool(main)
 
 
@@ -347,7 +342,6 @@ def tell(facts: list[Fact], ask: Ask) -> Story:
 
 
 def start_event(fact: Fact) -> Event:
-    """What there is at first."""
     if fact.amount.count:
         return Event("packs", (fact.amount.count, fact.number))
     return Event("money" if fact.amount.noun == MONEY else "has", (fact.number,))
@@ -365,8 +359,8 @@ def change_event(fact: Fact, main: str, ask: Ask, is_money: bool = False) -> Eve
         if sign < 0:
             raise Outside("it does not know losses in packs")
         return Event("more packs", (fact.amount.count, fact.number))
-    known = (EARNS if is_money else GAINS) if sign > 0 else (SPENDS if is_money else LOSSES)
-    verb = fact.verb if fact.verb in known else "gets" if sign > 0 else "loses"
+    verbs = (EARNS if is_money else GAINS) if sign > 0 else (SPENDS if is_money else LOSSES)
+    verb = fact.verb if fact.verb in verbs else "gets" if sign > 0 else "loses"
     if "give" in fact.clause.kinds and not is_money and fact.kind == "does":
         verb = ""  # to give needs no other verb
     return Event("gain" if sign > 0 else "loss", (fact.number,), verb)
@@ -454,7 +448,6 @@ def tell_price(facts: list[Fact], ask: Ask) -> Story | None:
 
 
 def tell_part(facts: list[Fact], ask: Ask) -> Story | None:
-    """A part of what there is, and the rest."""
     if kinds(facts) not in (["has", "part"], ["does", "part"]) or ask.kind in ("first", "more"):
         return None
     whole, part = facts
@@ -467,15 +460,15 @@ def tell_relation(facts: list[Fact], ask: Ask) -> Story | None:
     others = [f for f in facts if f not in relations]
     if len(relations) != 1 or kinds(others) not in (["has"], ["does"]) or others[0].amount.count:
         return None
-    told, own = relations[0], others[0]
-    if told.who in PRONOUNS | {own.who} or own.who == "":
+    other, own = relations[0], others[0]
+    if other.who in PRONOUNS | {own.who} or own.who == "":
         raise Outside("it does not understand who has more than whom")
-    if told.than not in PRONOUNS | {"", own.who}:
-        raise Outside(f"it does not know how many “{told.than}” has")
-    events = (Event("has", (own.number,)), Event(told.kind, (told.number,)))
+    if other.than not in PRONOUNS | {"", own.who}:
+        raise Outside(f"it does not know how many “{other.than}” has")
+    events = (Event("has", (own.number,)), Event(other.kind, (other.number,)))
     if ask.kind == "all":
         return Story(events, "together")
-    if ask.who not in PRONOUNS | {"", told.who} or ask.kind not in ("have", "done"):
+    if ask.who not in PRONOUNS | {"", other.who} or ask.kind not in ("have", "done"):
         raise Outside("it does not understand whom the question is about")
     return Story(events, "other")
 
@@ -493,8 +486,8 @@ def tell_unknown(facts: list[Fact], ask: Ask) -> Story | None:
         change = change_event(middle, main_of(facts, ask), ask)
         return Story((Event("some"), change, Event("now", (last.number,))), "first")
     if middle.kind in ("gains some", "loses some") and {first.kind, last.kind} <= {"has", "part"}:
-        known, instead = (GAINS, "gets") if middle.kind == "gains some" else (LOSSES, "loses")
-        verb = middle.verb if middle.verb in known else instead
+        verbs, instead = (GAINS, "gets") if middle.kind == "gains some" else (LOSSES, "loses")
+        verb = middle.verb if middle.verb in verbs else instead
         now = Event("now", (last.number,))
         return Story(
             (Event("has", (first.number,)), Event(middle.kind, (), verb), now), "done", verb
@@ -503,7 +496,6 @@ def tell_unknown(facts: list[Fact], ask: Ask) -> Story | None:
 
 
 def tell_shared(facts: list[Fact], ask: Ask) -> Story | None:
-    """Things shared out at the end."""
     ends = {"share": "each", "split": "in each", "fill": "holders"}  # kind: what is asked
     *others, last = facts
     if last.kind not in ends or not others or set(kinds(others)) & set(ends):
@@ -518,7 +510,6 @@ def tell_shared(facts: list[Fact], ask: Ask) -> Story | None:
 
 
 def tell_sum(facts: list[Fact], ask: Ask) -> Story | None:
-    """Amounts that are there, come and go."""
     if not set(kinds(facts)) <= {"has", "does", "come", "go"}:
         return None
     check_nouns(facts, ask)
@@ -662,8 +653,8 @@ def read_story(text: str) -> Read:
         for clause in clauses(words)
         for fact in facts_of(clause, bool(ask.count))
     ]
-    told = sum(word.isdigit() for words in telling for word in words)
-    if told != sum((f.amount is not NOTHING) + (f.amount.count > 0) for f in facts):
+    stated = sum(word.isdigit() for words in telling for word in words)
+    if stated != sum((f.amount is not NOTHING) + (f.amount.count > 0) for f in facts):
         raise Outside("it does not understand all the numbers in it")
     story = tell(facts, ask)
     nouns = [fact.amount.noun for fact in facts if fact.amount.noun]

@@ -148,8 +148,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who and what a story is about."""
-
     name: str
     other: str
     thing: str
@@ -204,7 +202,7 @@ def fill(template: str, of: Scene, numbers: tuple[int, ...], verb: str, named: b
     )
 
 
-def told(story: Story, of: Scene, rng: random.Random) -> str:
+def write_story(story: Story, of: Scene, rng: random.Random) -> str:
     """The story in words, the question last."""
     sentences: list[str] = []
     for event in story.events:

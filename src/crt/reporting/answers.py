@@ -106,9 +106,22 @@ def _pack(
     first: int,
     budget: int,
 ) -> tuple[Row, list[str]]:
-    """The index and the packed questions; `selections` are of the columns with texts."""
+    """The index and the packed questions; `selections` are of the columns with texts.
+
+    A packed question is its answers as JSON, deflated, as long as the budget allows.
+    """
     trajectories = problem_trajectories(group)
-    chunks = _pack_questions(trajectories.keys, order, problems, [*selections.values()], budget)
+    chunks: dict[int, str] = {}  # by the question's number
+    for number in order:
+        key = trajectories.keys[number]
+        question, answer = problems.get(key, (key[1], ""))
+        columns = [_answers(column.get(key, {})) for column in selections.values()]
+        value = {"question": visible(question), "answer": visible(answer), "columns": columns}
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        chunk = deflate(text.encode("utf-8", "replace"))
+        if len(chunk) <= budget:
+            chunks[number] = chunk
+            budget -= len(chunk)
     index = {
         "label": visible(group.label),
         "columns": [
@@ -188,28 +201,6 @@ def _rank(role: str, rollout: Rollout) -> tuple[int, int]:
     return (length if role == "shortest" else 0), rollout.index
 
 
-def _pack_questions(
-    keys: Sequence[ProblemKey],
-    order: Iterable[int],
-    problems: Problems,
-    selections: Sequence[Selections],
-    budget: int,
-) -> dict[int, str]:
-    """Number of a question → its answers as JSON, deflated; those that the budget allows."""
-    chunks: dict[int, str] = {}
-    for number in order:
-        key = keys[number]
-        question, answer = problems.get(key, (key[1], ""))
-        columns = [_answers(column.get(key, {})) for column in selections]
-        value = {"question": visible(question), "answer": visible(answer), "columns": columns}
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        chunk = deflate(text.encode("utf-8", "replace"))
-        if len(chunk) <= budget:
-            chunks[number] = chunk
-            budget -= len(chunk)
-    return chunks
-
-
 def _answers(selection: Selection) -> list[Row]:
     """The selected answers as the explorer shows them, each once."""
     rows: dict[int, Row] = {}
@@ -237,7 +228,6 @@ def answer_row(rollout: Rollout) -> Row:
 def _questions(
     trajectories: ProblemTrajectories, problems: Problems, chunks: Iterable[int], first: int
 ) -> list[Row]:
-    """Every question, with its numbers at every checkpoint."""
     numbers = {number: first + place for place, number in enumerate(chunks)}
     return [
         {

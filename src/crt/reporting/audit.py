@@ -7,10 +7,10 @@ from pathlib import Path
 
 from crt.evaluation.audit import BINS, CUTS, MOST_SENTENCES
 from crt.evaluation.store import Evaluation
-from crt.io import write_json, write_text
+from crt.io import make_folder, write_json, write_text
 from crt.reporting import style
 from crt.reporting.load import EvaluationGroup, EvaluationPoint, ReportData, Row, with_interval
-from crt.reporting.report import BUDGET, Column, compose, make_folder, result_table
+from crt.reporting.report import BUDGET, Column, compose, result_table
 from crt.reporting.style import Figure, axis, layer, mark, panel, tooltip
 
 HTML, JSON = "audit.html", "audit.json"
@@ -50,28 +50,28 @@ ESTIMATE = (
 
 def write_audit(
     evaluation: Evaluation,
-    found: Row,
+    result: Row,
     folder: Path,
     command: Sequence[str],
     budget: int = BUDGET,
 ) -> Path:
     """Writes the page and its figures as JSON; the page's path."""
     make_folder(folder)
-    write_json(folder / JSON, found)
+    write_json(folder / JSON, result)
     now = datetime.now(UTC)
-    write_text(folder / HTML, page(evaluation, found, command, now, budget))
+    write_text(folder / HTML, page(evaluation, result, command, now, budget))
     return folder / HTML
 
 
 # In words
 
 
-def lines(found: Row) -> list[str]:
-    """What a terminal of 80 columns shows."""
-    every = _all(found)
+def lines(result: Row) -> list[str]:
+    every = _all(result)
     words: dict[str, str] = {}
     if "acc" in every:
-        most = max((name for name in every if name.startswith("pass@")), key=_k)
+        passes = [name for name in every if name.startswith("pass@")]
+        most = max(passes, key=lambda name: int(name.removeprefix("pass@")))
         words["right"] = _value(every["acc"], "%", 1)
         words["right"] += f", {most} {every[most]['value']:.1f} %" if most != "pass@1" else ""
     if "len" in every:
@@ -90,17 +90,16 @@ def lines(found: Row) -> list[str]:
         share = _value(every["shortest_share"], "%")
         words["shortest right"] = f"{_value(every['shortest'])} tokens, {share} of the mean there"
     if "saved" in every:
-        words["could save"] = (
-            f"{_value(every['saved'], '%')} by the shortest of {_per_problem(found):g}: an estimate"
-        )
-    if found["month"]:
-        words["a month"] = _money(found["month"])
+        count, saved = _per_problem(result), _value(every["saved"], "%")
+        words["could save"] = f"{saved} by the shortest of {count:g}: an estimate"
+    if result["month"]:
+        words["a month"] = _money(result["month"])
     return [f"{name:<17} {text}" for name, text in words.items()]
 
 
-def _all(found: Row) -> Row:
+def _all(result: Row) -> Row:
     """Metrics and figures over all data sets; those without a value are absent."""
-    parts = {**found["metrics"]["averages"]["all"], **found["figures"]["averages"]["all"]}
+    parts = {**result["metrics"]["averages"]["all"], **result["figures"]["averages"]["all"]}
     return {
         name: value
         for name, value in parts.items()
@@ -115,13 +114,8 @@ def _value(metric: Row, unit: str = "", digits: int = 0) -> str:
     return f"{value}{unit and ' '}{unit}{behind}"
 
 
-def _k(name: str) -> int:
-    return int(name.partition("@")[2])
-
-
-def _per_problem(found: Row) -> float:
-    """Responses to each problem, on average."""
-    metrics = found["metrics"]["averages"]["all"]
+def _per_problem(result: Row) -> float:
+    metrics = result["metrics"]["averages"]["all"]
     return round(metrics["rollouts"] / metrics["problems"], 1)
 
 
@@ -133,9 +127,8 @@ def _money(month: Row) -> str:
     return f"{text}, of which {scale * saved['value']:,.2f} could be saved" if saved else text
 
 
-def lead(evaluation: Evaluation, found: Row) -> str:
-    """What the page begins with."""
-    every, metrics = _all(found), found["metrics"]["averages"]["all"]
+def lead(evaluation: Evaluation, result: Row) -> str:
+    every, metrics = _all(result), result["metrics"]["averages"]["all"]
     words = [
         f"{metrics['rollouts']:,} responses to {metrics['problems']:,} problems of "
         f"{', '.join(evaluation.counts)}"
@@ -155,10 +148,9 @@ def lead(evaluation: Evaluation, found: Row) -> str:
     return ". ".join(words) + "."
 
 
-def notes(found: Row) -> list[str]:
-    """What the figures rest on."""
-    every, month = _all(found), found["month"]
-    unit = "tokens" if found["places"] == "tokens" else "characters; with --tokenizer in tokens"
+def notes(result: Row) -> list[str]:
+    every, month = _all(result), result["month"]
+    unit = "tokens" if result["places"] == "tokens" else "characters; with --tokenizer in tokens"
     paragraphs: list[str] = []
     if month:
         cost = f" and cost {_value(month['cost'], digits=2)}" if month["price_per_million"] else ""
@@ -166,13 +158,13 @@ def notes(found: Row) -> list[str]:
             f"{month['requests']:,.0f} requests a month take {_value(month['tokens'])} generated "
             f"tokens{cost}. A month: {_money(month)}. Prompts are not counted."
         )
-    paragraphs += [ESTIMATE.format(count=_per_problem(found))] if "saved" in every else []
-    if found["stated_by"]:
+    paragraphs += [ESTIMATE.format(count=_per_problem(result))] if "saved" in every else []
+    if result["stated_by"]:
         paragraphs.append(
             f"Where the right answer stands is found by the grader alone. It reads a response up "
             f"to the end of each sentence, at most {MOST_SENTENCES} of them, and takes the last "
             "box, or without one the last number, where the right answer is a number that is not "
-            f"in the question: so it is for {found['numbers']:.0f} % of the problems. For the "
+            f"in the question: so it is for {result['numbers']:.0f} % of the problems. For the "
             f"others a right answer is seen late, in its box. Places are measured in {unit}."
         )
     if "lost" in every:
@@ -194,7 +186,7 @@ def notes(found: Row) -> list[str]:
 
 def page(
     evaluation: Evaluation,
-    found: Row,
+    result: Row,
     command: Sequence[str],
     now: datetime,
     budget: int = BUDGET,
@@ -204,62 +196,57 @@ def page(
         evaluation.name, (EvaluationPoint(evaluation.name, None, evaluation, None),), False
     )
     data = ReportData((evaluation.folder or Path(),), groups=(group,))
-    sets, averages = (_rows(found, kind) for kind in ("sets", "averages"))
+    sets, averages = (_rows(result, kind) for kind in ("sets", "averages"))
     rows = sets if len(sets) == 1 else [*sets, *(r for r in averages if r["name"] == "all")]
     return compose(
         data,
-        [figure for figure in (stated(found), difficulty(found), shortest(found)) if figure],
+        [figure for figure in (stated(result), difficulty(result), shortest(result)) if figure],
         now,
         budget,
         kind="audit",
         title=evaluation.name,
         badge=None,
-        lead=lead(evaluation, found),
+        lead=lead(evaluation, result),
         table=result_table(rows, COLUMNS),
-        note="\n".join(notes(found)),
-        warnings=found["warnings"],
+        note="\n".join(notes(result)),
+        warnings=result["warnings"],
         commands=shlex.join(["crt", "audit", *command]),
         footer="All figures are in audit.json.",
     )
 
 
-def _rows(found: Row, kind: str) -> list[Row]:
+def _rows(result: Row, kind: str) -> list[Row]:
     return [
         {"name": name}
         | {
             key: value
             for column in COLUMNS
             for key, value in with_interval(
-                column.key, (found["metrics"][kind][name] | figures).get(column.key)
+                column.key, (result["metrics"][kind][name] | figures).get(column.key)
             ).items()
         }
-        for name, figures in found["figures"][kind].items()
+        for name, figures in result["figures"][kind].items()
     ]
 
 
-def stated(found: Row) -> Figure | None:
+def stated(result: Row) -> Figure | None:
     """When the right answer is there, and what is right if a response is cut."""
-    every = _all(found)
+    every = _all(result)
     cuts = {**{cut: every.get(f"cut_{cut}") for cut in CUTS}, 100: every.get("acc")}
-    known = {cut: metric for cut, metric in cuts.items() if metric}
-    if not found["stated_by"] or len(known) < len(cuts):
+    measured = {cut: metric for cut, metric in cuts.items() if metric}
+    if not result["stated_by"] or len(measured) < len(cuts):
         return None
     kinds = ("has stated it (right responses)", "right if cut here (all)")
-    curve = [row | {"kind": kinds[0]} for row in found["stated_by"]]
+    curve = [row | {"kind": kinds[0]} for row in result["stated_by"]]
     points = [
         {"cut": cut, "share": m["value"], "low": m["low"], "high": m["high"], "kind": kinds[1]}
-        for cut, m in known.items()
+        for cut, m in measured.items()
     ]
     color = style.nominal("kind", kinds, (style.BLUE, style.VERMILLION), style.LEGEND)
-    fields = tooltip(
-        {
-            "": "kind",
-            "% of the tokens": "cut",
-            "%": "share:.1f",
-            "from": "low:.1f",
-            "to": "high:.1f",
-        }
-    )
+    fields = tooltip({
+        **{"": "kind", "% of the tokens": "cut", "%": "share:.1f"},
+        **{"from": "low:.1f", "to": "high:.1f"},
+    })  # fmt: skip
     layers = [
         layer(mark("line", strokeWidth=2, interpolate="step-after"), curve, tooltip=fields),
         layer(mark("rule", strokeWidth=2, opacity=0.6, clip=False), points, y="low", y2="high"),
@@ -280,9 +267,9 @@ def stated(found: Row) -> Figure | None:
     return Figure("overthinking", "When the right answer is there", spec, caption)
 
 
-def difficulty(found: Row) -> Figure | None:
+def difficulty(result: Row) -> Figure | None:
     """Length by how often a problem is solved, right and wrong responses apart."""
-    rows = [row for row in found["by_difficulty"] if row["kind"] != "all"]
+    rows = [row for row in result["by_difficulty"] if row["kind"] != "all"]
     if not rows:
         return None
     kinds = ("right", "wrong")
@@ -313,14 +300,14 @@ def difficulty(found: Row) -> Figure | None:
     return Figure("difficulty", "Length by difficulty", spec, caption)
 
 
-def shortest(found: Row) -> Figure | None:
+def shortest(result: Row) -> Figure | None:
     """Per solved problem the shortest right response against the mean of all."""
     rows = [
         {
             **{"question": place, "mean": row["mean"], "shortest": row["shortest_solved"]},
             "rate": 100 * row["right"] / row["graded"],
         }
-        for place, row in enumerate(found["problems"])
+        for place, row in enumerate(result["problems"])
         if row["shortest_solved"]
     ][:MOST_POINTS]
     if len(rows) < 2:
@@ -344,5 +331,5 @@ def shortest(found: Row) -> Figure | None:
         "right one. Far below it a problem was solved with few of its usual tokens; above it wrong "
         "responses are shorter than right ones. A click opens the problem."
     )
-    label = str(found["name"])
+    label = str(result["name"])
     return Figure("shortest", "Shortest right response per problem", spec, caption, label)

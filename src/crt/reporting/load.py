@@ -30,8 +30,6 @@ ProblemKey = tuple[str, str]  # data set and problem
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as far as it has come."""
-
     path: Path
     config: RunConfig
     steps: list[Row]
@@ -52,7 +50,6 @@ class RunView:
 
     @property
     def recommended(self) -> int | None:
-        """The step of the checkpoint that the run recommends."""
         return self.progress.get("recommended")
 
 
@@ -127,20 +124,16 @@ class EvaluationGroup:
         return certify(contract, self.result.evaluation, base, run_functions=False)
 
     def is_recommended(self, point: EvaluationPoint) -> bool:
-        """Whether it is the checkpoint that the run recommends."""
         step = self.run and self.run.recommended
         return point is self.result and bool(step) and point.step == step
 
     def problems(self) -> dict[ProblemKey, Row]:
-        """The questions and their answers."""
         rows = self.points[0].evaluation.problems()
         return {(str(row["data"]), str(row["id"])): row for row in rows}
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that was read from the given paths."""
-
     paths: tuple[Path, ...]
     runs: tuple[RunView, ...] = ()
     groups: tuple[EvaluationGroup, ...] = ()
@@ -254,8 +247,10 @@ def group_comparable(
     labels = [
         label if len(groups) == 1 else f"{label}, {' + '.join(group[0].counts)}" for group in groups
     ]
-    points = map(_compare_with_first, groups)
-    return [EvaluationGroup(*each, False, run) for each in zip(labels, points, strict=True)]
+    return [
+        EvaluationGroup(label, _compare_with_first(group), False, run)
+        for label, group in zip(labels, groups, strict=True)
+    ]
 
 
 def _fits(group: Sequence[Evaluation], other: Evaluation) -> bool:
@@ -276,19 +271,15 @@ def _compare_with_first(group: Sequence[Evaluation]) -> tuple[EvaluationPoint, .
 
 def _read_comparison(path: Path, runs: Sequence[Path]) -> ReportData:
     """The rows of a comparison of methods, and the evaluations that they rest on."""
-    rows = _read_rows(path / METHODS, {"method", "acc", "len"})
+    rows: Any = read_json(path / METHODS) if (path / METHODS).is_file() else []
+    keys = {"acc", "len", "method"}
+    are_rows = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    if not are_rows or any(keys - row.keys() for row in rows):
+        raise DataError(f"{path / METHODS} is not a list of rows with acc, len, method.")
     if not rows and not runs:
         raise DataError(f"{path} has no result yet: {METHODS} is empty, and runs/ has no run.")
     groups = tuple(_groups_by_seed(path, without_last(rows)))
     return ReportData((path,), (), groups, tuple(rows))
-
-
-def _read_rows(path: Path, needed: set[str]) -> list[Row]:
-    """A list of objects that have these keys; none where there is no file."""
-    rows = read_json(path) if path.is_file() else []
-    if isinstance(rows, list) and all(isinstance(r, dict) and needed <= r.keys() for r in rows):
-        return rows
-    raise DataError(f"{path} is not a list of rows with {', '.join(sorted(needed))}.")
 
 
 def _groups_by_seed(path: Path, rows: Sequence[Row]) -> Iterator[EvaluationGroup]:
@@ -338,7 +329,6 @@ def table_rows(data: ReportData) -> list[Row]:
 
 
 def group_rows(group: EvaluationGroup) -> list[Row]:
-    """A row per evaluation, the base first."""
     rows: list[Row] = []
     for order, point in enumerate(group.points):
         versus = point.versus_base

@@ -13,14 +13,14 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from crt.describe import as_toml
-from crt.errors import ConfigError, CrtError, DataError
+from crt.errors import ConfigError, CrtError
 from crt.evaluation.contract import TITLES, cells_of, level_note
 from crt.evaluation.render import number
 from crt.evaluation.typical import typical_responses
-from crt.io import write_text, written_whole
+from crt.io import make_folder, write_text, written_whole
 from crt.reporting import summary
 from crt.reporting.answers import deflate, pack_group, pack_training, spaced, visible
-from crt.reporting.figures import cases, contract, stability, tradeoff, training
+from crt.reporting.figures import cases, stability, tradeoff, training
 from crt.reporting.load import (
     EvaluationPoint,
     ReportData,
@@ -51,8 +51,6 @@ SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens", "seed")
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a report is made of, and where it goes."""
-
     paths: tuple[Path, ...]
     out: Path
     figures: Path | None = None
@@ -60,15 +58,13 @@ class ReportOptions:
     budget: int = BUDGET
 
 
-def write_report(
-    options: ReportOptions, refresh: int = 0, now: datetime | None = None
-) -> ReportData:
+def write_report(options: ReportOptions, refresh: int = 0) -> ReportData:
     """Writes the page, and the figures if they are wanted; each file whole or not at all."""
     data = load_report_data(options.paths)
     figures = figures_of(data)
     make_folder(options.out.parent)
-    moment = now or datetime.now(UTC)
-    write_text(options.out, page(data, figures, moment, options.budget, refresh))
+    now = datetime.now(UTC)
+    write_text(options.out, page(data, figures, now, options.budget, refresh))
     if options.figures is not None:
         save_figures(figures, options.figures, options.formats)
     return data
@@ -137,13 +133,6 @@ def parse_formats(text: str) -> tuple[str, ...]:
     return formats
 
 
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path} cannot be made: {error.strerror}.") from None
-
-
 # The page
 
 
@@ -156,7 +145,6 @@ def figures_of(data: ReportData) -> list[Figure]:
         *tradeoff.redundancy_figures(data),
         *cases.figures(data),
         *training.figures(data),
-        *contract.figures(data),
     ]
 
 
@@ -216,8 +204,14 @@ def compose(
         },
         "explorer": {"groups": explorer},
     }
-    return _render(
-        "page.html",
+    environment = Environment(
+        autoescape=True,
+        finalize=_show,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(asset("page.html")).render(
         state="live" if refresh else "still",
         hashes=f"{_hash(script)} {_hash(library)}",
         style=asset("page.css"),
@@ -236,20 +230,9 @@ def compose(
     )
 
 
-def _render(name: str, **parts: Any) -> str:
-    """The template with its parts; whatever is not markup is made visible and escaped."""
-
-    def show(value: object) -> object:
-        return value if hasattr(value, "__html__") else visible(str(value))
-
-    environment = Environment(
-        autoescape=True,
-        finalize=show,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.from_string(asset(name)).render(**parts)
+def _show(value: object) -> object:
+    """Whatever is not markup is made visible; the template escapes it."""
+    return value if hasattr(value, "__html__") else visible(str(value))
 
 
 def _hash(script: str) -> str:
@@ -272,11 +255,11 @@ def round_numbers(value: Any) -> Any:
 def _example(data: ReportData) -> Row | None:
     """One question, and how each model of the table answers it, the longest first."""
     for group in main_groups(data):
-        known = [point for point in group.points if point.averages["all"].get("len")]
-        points = sorted(known, key=lambda point: point.averages["all"]["len"]["value"])
+        measured = [point for point in group.points if point.metrics.get("len")]
+        points = sorted(measured, key=lambda point: point.metrics["len"]["value"])
         if not 2 <= len(points) <= MOST_BESIDE:
             continue
-        means = [point.averages["all"]["len"]["value"] for point in points]
+        means = [point.metrics["len"]["value"] for point in points]
         typical = typical_responses([point.evaluation.rollouts() for point in points], means)
         if typical is None:
             continue
@@ -318,8 +301,6 @@ def _title(data: ReportData) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the result table."""
-
     title: str
     key: str
     digits: int
@@ -349,7 +330,6 @@ class Column:
 
 
 def certificate_cell(certificate: Row | None) -> tuple[str, str]:
-    """Whether it passed, and its bound below."""
     if not certificate:
         return "–", ""
     bound = f"≥ {100 * certificate['lower_bound']:+.1f} points".replace("-", MINUS)
@@ -421,7 +401,6 @@ def contract_note(data: ReportData) -> str:
 
 
 def _warnings(data: ReportData) -> list[str]:
-    """What makes numbers doubtful, and what could not be read."""
     points = [point for group in data.groups for point in group.points]
     warnings = [f"{p.name}: {warning}" for p in points for warning in p.evaluation.warnings]
     warnings = list(dict.fromkeys([*warnings, *data.notes]))

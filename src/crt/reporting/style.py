@@ -58,10 +58,6 @@ class Figure:
     label: str = ""  # its name among the choices
     inches: float = PAGE_INCHES  # its width in print
 
-    def _repr_svg_(self) -> str:
-        """As a notebook shows it."""
-        return render(self, "svg").decode()
-
 
 def config(font: str) -> Spec:
     """The Vega-Lite configuration that all figures share."""

@@ -5,13 +5,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from crt.errors import DataError, EngineError, install_command
-from crt.io import checked_sum, read_json, write_json
+from crt.errors import DataError, EngineError, first_line, install_command
+from crt.io import cache_folder, checked_sum, read_json, sha256, write_json
 from crt.pocket import is_world
 from crt.processes import cpu_flags, has_gpu, silence_libraries
 
@@ -133,16 +133,15 @@ def model_files(
 
     silence_libraries()
     folder = model_folder(name, revision)
-    found = weights_hash(folder)
+    checksum, adapter = weights_hash(folder), _is_adapter(folder)
+    body = model_folder(base_of(folder)) if adapter else folder
     options = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-    body = model_folder(base_of(folder)) if _is_adapter(folder) else folder
     config = _loading(body, "configuration", AutoConfig.from_pretrained, options)
-    has_words = (folder / "tokenizer_config.json").is_file()
-    at = folder if has_words else body
-    tokenizer = load_tokenizer(at, trust_remote_code)
+    has_tokenizer = (folder / "tokenizer_config.json").is_file()
+    tokenizer = load_tokenizer(folder if has_tokenizer else body, trust_remote_code)
     context = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     eos_token_ids = eos_token_ids_of(body, tokenizer)
-    return ModelFiles(name, folder, tokenizer, eos_token_ids, context, found, _is_adapter(folder))
+    return ModelFiles(name, folder, tokenizer, eos_token_ids, context, checksum, adapter)
 
 
 def load_tokenizer(folder: Path, trust_remote_code: bool = False) -> "PreTrainedTokenizerBase":
@@ -216,16 +215,17 @@ def weights_hash(folder: Path) -> str:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
-        told = f", only {pickles[0]}, which can run code when it is loaded" if pickles else ""
-        raise EngineError(f"{folder} has no .safetensors weights{told}: convert the model first.")
+        only = f", only {pickles[0]}, which can run code when it is loaded" if pickles else ""
+        raise EngineError(f"{folder} has no .safetensors weights{only}: convert the model first.")
     digest = hashlib.sha256()
-    weights = (folder / _config_name(folder), *files)
+    is_adapter = _is_adapter(folder)
+    weights = (folder / ("adapter_config.json" if is_adapter else "config.json"), *files)
     sums = _sums_in(folder / "record.json")
     for path in weights:
         digest.update(bytes.fromhex(checked_sum(path, sums)))
     for name in {*sums} - {path.name for path in weights}:
         checked_sum(folder / name, sums)
-    if _is_adapter(folder):
+    if is_adapter:
         digest.update(weights_hash(model_folder(base_of(folder))).encode())
     return digest.hexdigest()
 
@@ -266,10 +266,6 @@ def _is_adapter(folder: Path) -> bool:
     return (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file()
 
 
-def _config_name(folder: Path) -> str:
-    return "adapter_config.json" if _is_adapter(folder) else "config.json"
-
-
 def _weights(folder: Path, dtype: Dtype, options: dict[str, Any]) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
 
@@ -288,7 +284,7 @@ def _loading(folder: Path, what: str, load: Callable[..., Any], options: dict[st
     try:
         return load(str(folder), **options)
     except Exception as error:  # a library's own errors have no common class
-        reason = _first_line(str(error)) or type(error).__name__
+        reason = first_line(error)
         raise EngineError(f"the {what} in {folder} cannot be loaded: {reason}") from None
 
 
@@ -338,15 +334,9 @@ def _from_hub(name: str, revision: str | None) -> Path:
     except Exception as error:  # network, rights, spelling: the library has a class for each
         at = f"@{revision}" if revision else ""
         raise EngineError(
-            f"{name}{at} is not a folder here and cannot be had from the hub: "
-            f"{_first_line(str(error)) or type(error).__name__}"
+            f"{name}{at} is not a folder here and cannot be had from the hub: {first_line(error)}"
         ) from None
     return _folder(Path(path), "it holds no model")
-
-
-def _first_line(text: str) -> str:
-    lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else ""
 
 
 # --- a `.gguf` file: dequantised once into a folder that every engine can load --------------------
@@ -360,7 +350,8 @@ def gguf_folder(file: Path) -> Path:
     """
     if not file.is_file():
         raise EngineError(f"{file} is not there.")
-    folder = cache_folder() / f"{file.stem}-{_file_digest(file)[:16]}"
+    # of the whole file: another quantisation under the same name is another model
+    folder = cache_folder("gguf") / f"{file.stem}-{sha256(file)[:16]}"
     if not (folder / "config.json").is_file():
         unfinished = folder.with_name(f".unfinished-{os.getpid()}-{folder.name}")
         unfinished.mkdir(parents=True, exist_ok=True)
@@ -371,14 +362,6 @@ def gguf_folder(file: Path) -> Path:
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return folder
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: CRT_CACHE, or the user's cache."""
-    named = os.environ.get("CRT_CACHE")
-    if named:
-        return Path(named) / "gguf"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crt" / "gguf"
 
 
 def _convert_gguf(file: Path, folder: Path) -> None:
@@ -397,8 +380,7 @@ def _convert_gguf(file: Path, folder: Path) -> None:
             file.parent, dtype=getattr(torch, GGUF_DTYPE), **options
         )
     except Exception as error:  # damaged files fail in as many ways as there are readers
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise EngineError(f"{file} cannot be read as a GGUF model: {reason}") from None
+        raise EngineError(f"{file} cannot be read as a GGUF model: {first_line(error)}") from None
     if end is not None:
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
         model.generation_config.eos_token_id = end
@@ -410,14 +392,5 @@ def _convert_gguf(file: Path, folder: Path) -> None:
 
 def _end_token(reader: Any) -> int | None:
     """The token that ends a turn, as the file says."""
-    for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eos_token_id"):
-        field = reader.fields.get(name)
-        if field is not None:
-            return int(field.contents())
-    return None
-
-
-def _file_digest(file: Path) -> str:
-    """Of the whole file: another quantisation under the same name is another model."""
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+    fields = (reader.fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eos"))
+    return next((int(field.contents()) for field in fields if field is not None), None)

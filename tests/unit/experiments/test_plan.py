@@ -142,7 +142,7 @@ def test_the_recipes_own_value_is_run_once(recipes):
         {"reference.rollouts": 2},
         {"method.shorten.tolerance": 0.1},
     ]
-    assert flatten(jobs[0].config)["method.shorten.slack"] == 0.01
+    assert flatten(jobs[0].config.model_dump())["method.shorten.slack"] == 0.01
 
 
 def test_settings_may_be_turned_together(recipes):
@@ -152,7 +152,9 @@ def test_settings_may_be_turned_together(recipes):
     assert overrides(both.values) == [f"{each}=0.05" for each in key.split("+")]
     method = both.config.model_dump()["method"]
     assert method["shorten"]["slack"] == method["refine"]["length_slack"] == 0.05
-    assert flatten(own.config)[key.split("+")[0]] == 0.01  # the recipe's own is run once
+    assert (
+        flatten(own.config.model_dump())[key.split("+")[0]] == 0.01
+    )  # the recipe's own is run once
 
 
 def test_the_grid_of_the_repository(capsys):
@@ -283,7 +285,7 @@ def test_grids_of_the_repository_have_each_recipes_own_value(path):
     own = {job.method: job.config for job in make_jobs("methods", found, {}, [0])}
     for name, grid in grids.items():
         for key, values in grid.items():
-            ours = flatten(own[name])[key]
+            ours = flatten(own[name].model_dump(mode="json"))[key]
             near = pytest.approx(ours, rel=1e-3) if isinstance(ours, float) else ours
             assert any(value == near for value in values), f"{name}: {key}"
     tried = make_jobs("tune", found, grids, [0])  # each is a valid recipe

@@ -20,7 +20,6 @@ FIELDS = {
 
 
 def figures(data: ReportData) -> list[Figure]:
-    """One figure of all evaluations or methods."""
     rows = list(make_rows(data))
     inches = 6.0 if all(len(row["name"]) <= 20 for row in rows) else style.PAGE_INCHES
     title = "Stability where responses got shorter"

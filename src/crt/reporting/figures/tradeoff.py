@@ -154,7 +154,6 @@ def level_layers(rows: Sequence[Row], levels: Sequence[float], domains: Domains)
 
 
 def redundancy_figures(data: ReportData) -> list[Figure]:
-    """One figure of all groups or methods."""
     rows = redundancy_rows(data)
     if len(rows) < 2:
         return []

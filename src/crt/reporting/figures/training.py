@@ -1,7 +1,8 @@
-"""Over training: what each step was for and where it led, and the checkpoints on the way."""
+"""Over training: what each step was for and where it led, the contract, the checkpoints."""
 
 from collections.abc import Iterator, Sequence
 
+from crt.algorithm.contract import is_share
 from crt.evaluation.datasets import TITLES
 from crt.reporting import style
 from crt.reporting.load import (
@@ -28,22 +29,31 @@ TOOLTIP = tooltip(
         "reference's tokens": "reference_tokens:.1f",
     }
 )
+STATES = {"kept": style.BLUE, "broken": style.VERMILLION}  # of a contract's line
+LINE_TOOLTIP = tooltip(
+    {"step": "step", "value": "value:.4g", "bound": "bound:.4g", "margin": "margin:.4g"}
+)
+CONTRACT_CAPTION = (
+    "One panel per line of the contract. Dots are steps with ± one standard error, the line is "
+    "smoothed, the dotted line is the bound with its tolerance."
+)
 PANELS = {"len": "Tokens", "acc": "Accuracy, %"}
 VALIDATION = "Validation problems"
 
 
 def figures(data: ReportData) -> list[Figure]:
-    """The steps of each run."""
-    title = "Training, step by step"
-    return [
-        Figure(
-            *("training", title, spec(rows), caption(rows)),
-            label=f"{run.name}, seed {run.config.seed}",
-            inches=5.2,
-        )
-        for run in data.runs
-        if (rows := make_rows(run))
-    ]
+    """The steps of each run, then the contract of each that has one."""
+    steps: list[Figure] = []
+    contracts: list[Figure] = []
+    for run in data.runs:
+        label = f"{run.name}, seed {run.config.seed}"
+        if rows := make_rows(run):
+            parts = ("Training, step by step", spec(rows), caption(rows))
+            steps.append(Figure("training", *parts, label, inches=5.2))
+        if lines := line_rows(run):
+            parts = ("The contract, step by step", line_spec(run, lines), CONTRACT_CAPTION)
+            contracts.append(Figure("contract", *parts, label, inches=5.2))
+    return [*steps, *contracts]
 
 
 def make_rows(run: RunView) -> list[Row]:
@@ -82,7 +92,6 @@ def thin_out(rows: Sequence[Row], most: int) -> list[Row]:
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """How to read it."""
     goals = [row["goal"] for row in rows]
     counts = ", ".join(f"{goals.count(goal)} for {goal}" for goal in GOALS if goal in goals)
     every = -(-len(rows) // MOST_STEPS)
@@ -144,11 +153,67 @@ def _line_and_dots(name: str) -> list[Spec]:
     return [line, style.zoomable(f"zoom_{name}", dots)]
 
 
+# The contract: every line's value beside its bound
+
+
+def line_rows(run: RunView) -> dict[str, list[Row]]:
+    """Line → a row per step that measured it; shares in %."""
+    lines: dict[str, list[Row]] = {}
+    for line in run.config.contract.promises:
+        unit = 100.0 if is_share(line.metric) else 1.0
+        for step in run.steps:
+            measured = (step.get("lines") or {}).get(line.name)
+            if measured is None:
+                continue
+            rows = lines.setdefault(line.name, [])
+            value, error = unit * measured["value"], unit * measured["standard_error"]
+            smooth = rows[-1]["smooth"] if rows else value
+            rows.append(
+                {
+                    **{"step": step["step"], "until": step["step"] + 1, "value": value},
+                    **{"low": value - error, "high": value + error},
+                    "smooth": SMOOTHING * smooth + (1 - SMOOTHING) * value,
+                    "bound": unit * (measured["bound"] - line.sign * line.tolerance),
+                    "margin": unit * measured["margin"],
+                    "state": "kept" if measured["margin"] >= 0 else "broken",
+                }
+            )
+    return lines
+
+
+def line_spec(run: RunView, lines: dict[str, list[Row]]) -> Spec:
+    """Panels above each other, the metric's unit at the side of each."""
+    steps = [row["step"] for rows in lines.values() for row in rows]
+    edges = [min(steps) - 1, max(steps) + 1]
+    metrics = {line.name: line.metric for line in run.config.contract.promises}
+    panels: list[Spec] = []
+    for number, (name, rows) in enumerate(lines.items()):
+        metric = metrics[name].rpartition("/")[2]
+        unit = f"{metric}, %" if is_share(metrics[name]) else metric
+        x = axis("step", "training step" if number == len(lines) - 1 else "", domain=edges)
+        layers = _line_layers(number)
+        panel = style.panel(120, layers, thin_out(rows, MOST_STEPS), x=x, y=axis("value", unit))
+        panels.append({"title": {"text": name, "fontSize": 12, "frame": "group"}, **panel})
+    return {"vconcat": panels, "spacing": 62, "bounds": "flush"}
+
+
+def _line_layers(number: int) -> Sequence[Spec]:
+    """The bound, the steps with their errors, and the smoothed line."""
+    color = style.nominal("state", STATES, STATES.values(), style.LEGEND if number == 0 else None)
+    dotted = mark("line", interpolate="step-after", strokeDash=[2, 3], color=style.MUTED)
+    dots = layer(mark("point", filled=True, size=24), color=color, tooltip=LINE_TOOLTIP)
+    return [
+        layer(dotted, y="bound"),
+        layer(mark("rule", opacity=0.25), y="low", y2="high", color=color),
+        layer(mark("line", color=style.INK, strokeWidth=2), y="smooth"),
+        style.zoomable(f"zoom_line{number}", dots),
+    ]
+
+
 # Trajectories: accuracy and length over checkpoints, in- and out-domain, with bands over seeds
 
 
 def trajectory_figures(data: ReportData) -> list[Figure]:
-    """One figure of all runs and series."""
     rows = trajectory_rows(data)
     if len(rows) < 2:
         return []
