@@ -4,15 +4,14 @@ import argparse
 from pathlib import Path
 
 from crt.commands import add_overrides
+from crt.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A seed, a directory, or the smallest demonstration of all."""
-    parser.add_argument("--seed", type=int, default=1, help="of data order and sampling (1)")
-    parser.add_argument("--out", type=Path, help="the directory (runs/demo, with a seed its own)")
-    parser.add_argument(
-        "--tabular", action="store_true", help="a policy that is a table: exact, in a second"
-    )
+    add = parser.add_argument
+    add("--seed", type=int, default=1, help="of data order and sampling (1)")
+    add("--out", type=Path, help="the directory (runs/demo, with a seed its own)")
+    add("--tabular", action="store_true", help="a policy that is a table: exact, in a second")
     add_overrides(parser)
 
 
@@ -26,7 +25,6 @@ def run(args: argparse.Namespace) -> int:
         show_results,
         show_tabular,
     )
-    from crt.errors import ConfigError
     from crt.pocket import path as pocket
 
     if args.tabular or not (pocket() / "config.json").is_file():
