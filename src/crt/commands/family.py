@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     from crt.io import write_json
     from crt.levels.choose import (
         SHARES,
+        FamilySettings,
         build_family,
-        check_settings,
         measure_levels,
         validation_data,
     )
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             "--evaluation takes what is there; --data, --choose-on and --shares evaluate: give one "
             "or the others"
         )
-    check_settings(args.levels, args.tolerance, args.name)
+    settings = FamilySettings(args.levels, args.tolerance, args.all, args.front, args.name)
     if args.out and not args.out.absolute().parent.is_dir():
         raise ConfigError(f"--out {args.out}: its folder is not there")
     opened = Run.open(args.run)
@@ -73,25 +73,12 @@ def run(args: argparse.Namespace) -> int:
                 _listed(args.data) or (),
                 chosen_on,
                 SHARES if shares is None else _numbers(shares),
-                levels=args.levels,
-                tolerance=args.tolerance,
-                front_only=args.front,
+                settings,
                 tell=tell,
                 note=note,
             )
     file = args.out or opened.path / FAMILY
-    family = build_family(
-        opened,
-        folder,
-        file.absolute(),
-        name=args.name,
-        chosen_on=chosen_on,
-        levels=args.levels,
-        tolerance=args.tolerance,
-        uncertified=args.all,
-        front_only=args.front,
-        note=note,
-    )
+    family = build_family(opened, folder, file.absolute(), settings, chosen_on=chosen_on, note=note)
     write_json(file, family.model_dump(mode="json"))
     show(family)
     note(f"{file} is written; next: crt serve {file}")
