@@ -18,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains, evaluates base, Stage I and CRT on held-out problems, and shows what came of it."""
     from crt.demo import (
-        demo_config,
         demo_settings,
         evaluate_checkpoints,
         evaluate_results,
@@ -37,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
     path = args.out or Path("runs") / ("demo" if args.seed == 1 else f"demo-seed{args.seed}")
     if path.exists() and args.overrides:
         raise ConfigError(f"{path} goes on as it was begun: for --set choose another with --out.")
-    demo_config(args.seed, args.overrides)  # refused here, before anything is begun
     settings = [f"--set={setting}" for setting in demo_settings(args.seed, args.overrides)]
     begin = ["pocket", f"--out={path}", *settings]
     if code := main(["train", *([f"--resume={path}"] if path.exists() else begin)]):

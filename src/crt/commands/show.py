@@ -15,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints; runs nothing."""
     from crt.recipes import load_recipe
 
     config = load_recipe(args.recipe, args.overrides)
