@@ -154,10 +154,9 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
     """As wide as the terminal; argparse alone would load shutil to find that out."""
     columns = os.environ.get("COLUMNS", "")
     if not columns.isdecimal():
-        try:
+        columns = 80
+        with contextlib.suppress(OSError):  # no terminal
             columns = os.get_terminal_size().columns
-        except OSError:  # no terminal
-            columns = 80
     return HelpFormatter(prog, width=max(int(columns), 40) - 2)
 
 
@@ -230,9 +229,9 @@ def run_verb(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
     """For this process and those it starts: no notes at all, or also what libraries say."""
-    wanted = {"CRT_QUIET": quiet, "CRT_VERBOSE": verbose}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update({name: "1" for name, on in wanted.items() if on})
+    flags = {"CRT_QUIET": quiet, "CRT_VERBOSE": verbose}
+    added = [name for name, on in flags.items() if on and name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
     try:
         with contextlib.ExitStack() as stack:
             if quiet:
@@ -240,9 +239,8 @@ def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
                 stack.enter_context(contextlib.redirect_stderr(nowhere))
             yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in added:
+            os.environ.pop(name, None)
 
 
 # ---- Tab completion

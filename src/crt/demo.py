@@ -15,13 +15,12 @@ from crt.algorithm.statistics import shortfall
 from crt.algorithm.step import Row
 from crt.algorithm.tabular import Policy, Training, fit, fit_two_stages, make_base
 from crt.algorithm.two_stage import Saturation
-from crt.config import ModelConfig, RunConfig
+from crt.config import ModelConfig
 from crt.data import datasets
 from crt.errors import ConfigError
 from crt.io import write_json
 from crt.recipes import load_recipe
 from crt.run import Run
-from crt.types import Rollout
 
 if TYPE_CHECKING:
     from crt.evaluation.store import Evaluation
@@ -34,19 +33,13 @@ SERIES_PROBLEMS = 100  # that every checkpoint answers
 # ---- On the pocket model
 
 
-def demo_config(seed: int, overrides: Sequence[str] = ()) -> RunConfig:
-    """The recipe inside the package under the demo's name, with `key=value` changes."""
-    config = load_recipe(Path("pocket"), demo_settings(seed, overrides))
-    if len(config.evaluation.data) != 1:
-        raise ConfigError(
-            f"evaluation.data = {list(config.evaluation.data)}: the demo shows one data set."
-        )
-    return config
-
-
 def demo_settings(seed: int, overrides: Sequence[str] = ()) -> list[str]:
-    """What the demo changes of the recipe."""
-    return ["name=demo", f"seed={seed}", *overrides]
+    """What the demo changes of the recipe `pocket`; refused before anything is begun."""
+    settings = ["name=demo", f"seed={seed}", *overrides]
+    data = load_recipe(Path("pocket"), settings).evaluation.data
+    if len(data) != 1:
+        raise ConfigError(f"evaluation.data = {list(data)}: the demo shows one data set.")
+    return settings
 
 
 def evaluate_results(run: Run) -> dict[str, "Evaluation"]:
@@ -120,23 +113,19 @@ def show_results(run: Run, evaluations: dict[str, "Evaluation"]) -> None:
 
 
 def summary_row(name: str, base: "Evaluation", evaluation: "Evaluation") -> dict[str, Any]:
-    """One row of `summary.json`."""
     from crt.evaluation.metrics import compute_metrics
     from crt.evaluation.paired import compare_pairs, pair
 
     (data,) = evaluation.counts
     metrics = compute_metrics([evaluation.counts[data]])
-    values = metrics.values
     paired = compare_pairs([pair(evaluation.counts[data], base.counts[data])])
-    against = paired.values
+    acc, length, r_zip = (metrics.values[key] for key in ("acc", "len", "r_zip"))
+    scores = {key: paired.values.get(key) for key in ("aes1", "aes2")}
     return {
         "name": name,
-        "acc": values["acc"].value,
-        "acc_low": values["acc"].low,
-        "acc_high": values["acc"].high,
-        "len": values["len"].value,
-        **{key: against[key].value if key in against else None for key in ("aes1", "aes2")},
-        "r_zip": values["r_zip"].value,
+        **{"acc": acc.value, "acc_low": acc.low, "acc_high": acc.high, "len": length.value},
+        **{key: score and score.value for key, score in scores.items()},
+        "r_zip": r_zip.value,
         "n_problems": metrics.problems,
         "n_rollouts": metrics.rollouts,
         "certificate": paired.as_json()["certificate"] or {"held": False},
@@ -164,29 +153,23 @@ def certificate_sentence(certificate: dict[str, Any]) -> str:
 
 def show_answers(console: Console, evaluations: dict[str, "Evaluation"]) -> None:
     """The question on which most was saved, with each one's correct answer."""
-    answers = {name: first_correct(evaluation) for name, evaluation in evaluations.items()}
+    from crt.evaluation.typical import first_correct
+
+    answers = {name: first_correct(each.rollouts()) for name, each in evaluations.items()}
     common = [key for key in answers["base"] if all(key in own for own in answers.values())]
     if not common:
         return
 
-    def saved(key: str) -> int:
+    def saved(key: tuple[str, str]) -> int:
         return (answers["base"][key].length or 0) - (answers["crt"][key].length or 0)
 
     chosen = max(common, key=saved)
-    questions = {row["id"]: row["question"] for row in evaluations["base"].problems()}
+    problems = evaluations["base"].problems()
+    questions = {(row["data"], row["id"]): row["question"] for row in problems}
     console.print(f"\n{escape(questions[chosen])}")
     for name, own in answers.items():
         console.print(f"\n[bold]{name}[/], {own[chosen].length} tokens:")
         console.print(escape(own[chosen].text))
-
-
-def first_correct(evaluation: "Evaluation") -> dict[str, Rollout]:
-    """Problem id → its first correct response."""
-    first: dict[str, Rollout] = {}
-    for record in evaluation.rollouts():
-        if record.verdict == "correct":
-            first.setdefault(record.problem_id, record)
-    return first
 
 
 # ---- On a policy small enough to know everything about it
@@ -235,8 +218,7 @@ def train_tabular(seed: int) -> tuple[dict[str, Policy], list[Row]]:
     return policies, rows
 
 
-def goal_marks(rows: list[Row], width: int = 80) -> str:
-    """One mark per step, `width` per line."""
+def goal_marks(rows: list[Row]) -> str:
+    """One mark per step, 80 per line."""
     marks = ["[red]●[/]" if row["goal"] == "accuracy" else "[cyan]·[/]" for row in rows]
-    lines = ("".join(marks[i : i + width]) for i in range(0, len(marks), width))
-    return "\n".join(lines)
+    return "\n".join("".join(marks[i : i + 80]) for i in range(0, len(marks), 80))

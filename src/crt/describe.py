@@ -29,9 +29,9 @@ def what_would_run(config: RunConfig) -> Iterator[str]:
     if schedule.tokens is not None:
         tokens = f"{schedule.tokens:,} tokens"
         yield f"The run ends sooner when the policy has generated {tokens} in training."
-    each = f"answers each problem {config.reference.rollouts} times"
-    fresh = config.reference.mode == "fresh"
-    yield f"The frozen reference {each}, {'anew in every step' if fresh else 'once'}."
+    often = "anew in every step" if config.reference.mode == "fresh" else "once"
+    times = config.reference.rollouts
+    yield f"The frozen reference answers each problem {times} times, {often}."
     if sampling.source == "reference":
         yield "Offline: the model a stage starts from writes the responses, frozen as it was."
     if prompt.budget != "none":
@@ -120,7 +120,11 @@ def as_toml(config: RunConfig) -> str:
 def _table(values: dict[str, Any], path: str) -> Iterator[str]:
     """Values first, then sections; a setting without a value is left out."""
     sections = [key for key, value in values.items() if isinstance(value, dict)]
-    lists = [key for key, value in values.items() if value and _is_list_of_sections(value)]
+    lists = [
+        key
+        for key, value in values.items()
+        if value and isinstance(value, list) and isinstance(value[0], dict)
+    ]
     for key, value in values.items():
         if key not in (*sections, *lists) and value is not None:
             yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
@@ -129,10 +133,6 @@ def _table(values: dict[str, Any], path: str) -> Iterator[str]:
         yield f"[{path}{key}]"
         yield from _table(values[key], f"{path}{key}.")
     for key in lists:
-        for each in values[key]:
+        for section in values[key]:
             yield f"[[{path}{key}]]"
-            yield from _table(each, f"{path}{key}.")
-
-
-def _is_list_of_sections(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+            yield from _table(section, f"{path}{key}.")

@@ -306,8 +306,7 @@ class Estimate:
         return self.reference + self.second_reference
 
     @property
-    def guard_share(self) -> float:
-        """Of the time."""
+    def guard_share(self) -> float:  # of the time
         return self.guard.hours / self.total.hours
 
 

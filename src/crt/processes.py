@@ -13,7 +13,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +24,7 @@ RANK_OF = "CRT_RANK_OF"  # set for the processes that `run_ranks` starts, which 
 GPU_DEVICES = ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")
 
 
-@contextmanager
+@contextlib.contextmanager
 def at_signal(act: Callable[..., None], *numbers: signal.Signals) -> Iterator[None]:
     """Within it these signals do this and nothing else; outside the main thread, nothing new."""
     if threading.current_thread() is not threading.main_thread():
@@ -137,7 +136,7 @@ def run_ranks(arguments: Sequence[str], count: int) -> int:
     The first one speaks for all. What another says on standard error is shown if it fails first.
     SIGTERM is passed on; Ctrl-C reaches every process from the terminal.
     """
-    port = _free_port()
+    [port] = free_ports(1)
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
         ranks = [_start_rank(arguments, rank, count, port, logs[rank]) for rank in range(count)]
@@ -152,7 +151,9 @@ def run_ranks(arguments: Sequence[str], count: int) -> int:
             failed = _wait_for_ranks(ranks)
         if failed is None:
             return 0
-        _wait_until(lambda: all(rank.poll() is not None for rank in ranks), GRACE_SECONDS)
+        end = time.monotonic() + GRACE_SECONDS
+        while any(rank.poll() is None for rank in ranks) and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
         code = ranks[failed].returncode
         if code < 0:
             print(
@@ -199,12 +200,6 @@ def _wait_for_ranks(ranks: "Sequence[subprocess.Popen[bytes]]") -> int | None:
         time.sleep(POLL_SECONDS)
 
 
-def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)
-
-
 def _end_ranks(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
     for rank in ranks:
         rank.kill()
@@ -212,7 +207,10 @@ def _end_ranks(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
         rank.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Different ones of this machine, that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]

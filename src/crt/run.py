@@ -128,7 +128,6 @@ class Run:
 
     @staticmethod
     def refuse_existing(path: Path) -> None:
-        """Says so if there is something under that name."""
         if path.exists():
             raise ConfigError(
                 f"{path} is there already and is not written over: go on with it by "
@@ -181,7 +180,6 @@ class Run:
             file.write(packer.compress(lines.encode("utf-8", "replace")))
 
     def rollouts(self, step: int) -> list[dict[str, Any]]:
-        """What was sampled in a step."""
         path = self.rollouts_file(step)
         try:
             text = zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode()
@@ -225,12 +223,10 @@ class Run:
             write_sealed(self.path / PROGRESS, self.progress | values)
 
     def forget_progress(self, *names: str) -> None:
-        """Takes back what is no longer so."""
         kept = {name: value for name, value in self.progress.items() if name not in names}
         write_sealed(self.path / PROGRESS, kept)
 
     def rollouts_file(self, step: int) -> Path:
-        """Where the responses of a step are."""
         return self.path / ROLLOUTS / f"step-{step:04d}.jsonl.zst"
 
 

@@ -10,6 +10,21 @@ import sys
 from collections.abc import Iterator
 
 
+def note(sentence: str, before: str = "") -> None:
+    """A sentence to standard error, safe to print."""
+    from crt.evaluation.render import printable
+
+    print(printable(before + sentence), file=sys.stderr)
+
+
+def column_names(text: str) -> dict[str, str]:
+    """The value of `--columns`."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(field and column for field, _, column in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not question=…,answer=…")
+    return {field.strip(): column.strip() for field, _, column in pairs}
+
+
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """`--set`, for verbs that read a recipe."""
     parser.add_argument(

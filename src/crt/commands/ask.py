@@ -5,34 +5,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crt.errors import ConfigError, shown
+
 if TYPE_CHECKING:
     from crt.levels.compare import LevelAnswer
     from crt.pocket.language import Reading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The question, and the model that answers it."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "question",
         nargs="?",
         help='such as "Tom has 23 apples. He eats 4. …"; with --levels one of its evaluation',
     )
-    parser.add_argument(
+    add(
         "--model",
         default="pocket",
         help="pocket (default) or another world's model, a model's folder, or a finished run",
     )
-    parser.add_argument(
-        "--levels", type=Path, metavar="RUN", help="ask all levels of a family, side by side"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="for a temperature above 0 (0)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
-    parser.add_argument("--tokens", type=int, default=256, help="at most so many (256)")
+    add("--levels", type=Path, metavar="RUN", help="ask all levels of a family, side by side")
+    add("--seed", type=int, default=0, help="for a temperature above 0 (0)")
+    add("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    add("--tokens", type=int, default=256, help="at most so many (256)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the answer as it comes; what a pocket model cannot be asked is bad input."""
-    from crt.errors import ConfigError
     from crt.pocket import read_question, world_of
 
     if args.temperature < 0 or args.tokens < 1:
@@ -78,8 +77,6 @@ def show_levels(question: str, answers: "Sequence[LevelAnswer]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from crt.errors import shown
-
     print(shown(question))
     for answer in answers:
         print(f"\n{answer.level.name}, {answer.tokens} tokens:\n{shown(answer.text.strip())}")
@@ -108,7 +105,6 @@ def stream_answer(args: argparse.Namespace, folder: Path, reading: "Reading") ->
     """Prints the answer while it is sampled; returns its length and how it ended."""
     import torch
 
-    from crt.errors import shown
     from crt.pocket import load
     from crt.pocket.tokenizer import prompt
     from crt.sampling.hf import sample

@@ -3,45 +3,35 @@
 import argparse
 from pathlib import Path
 
+from crt.commands import note
+from crt.commands.eval import add_plan, grading_of, load_options, names_of, plan_of
+from crt.errors import ConfigError, shown
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is audited, the load it is under, and how it is sampled if it is a model."""
-    from crt.commands.eval import add_plan
-
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "model",
         metavar="SOURCE",
         help="an evaluation's folder; completions (JSONL, lm-eval, lighteval, inspect_ai); or as "
         "for crt eval a model or a server's address",
     )
-    parser.add_argument(
-        "--out", type=Path, help="folder of the page (the evaluation's; evaluations/<name>)"
-    )
-    parser.add_argument("--name", help="what the model is called on the page")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument(
-        "--requests-per-month", type=float, default=0.0, metavar="N", help="the load to price"
-    )
-    parser.add_argument(
-        "--price-per-million", type=float, default=0.0, metavar="P", help="of generated tokens"
-    )
-    parser.add_argument("--tokenizer", help="finds places in tokens, and counts where a file lacks")
-    parser.add_argument(
-        "--regrade", action="store_true", help="grade although the file has verdicts"
-    )
-    parser.add_argument(
+    add("--out", type=Path, help="folder of the page (the evaluation's; evaluations/<name>)")
+    add("--name", help="what the model is called on the page")
+    add("--json", action="store_true", help="print the figures as JSON")
+    add("--requests-per-month", type=float, default=0.0, metavar="N", help="the load to price")
+    add("--price-per-million", type=float, default=0.0, metavar="P", help="of generated tokens")
+    add("--tokenizer", help="finds places in tokens, and counts where a file lacks")
+    add("--regrade", action="store_true", help="grade although the file has verdicts")
+    add(
         "--texts", type=float, default=4.0, metavar="MB", help="size of the answers in the page (4)"
     )
     add_plan(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Finds or makes the evaluation, writes the page, prints five lines."""
     import json
 
-    from crt.commands.compare import print_notes
-    from crt.commands.eval import grading_of, load_options, names_of, plan_of
-    from crt.errors import ConfigError, shown
     from crt.evaluation.audit import Load, audit, find_evaluation
     from crt.evaluation.evaluator import progress
     from crt.reporting.audit import lines, write_audit
@@ -56,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             args.out,
             name=args.name,
             tell=tell,
-            note=lambda sentence: print_notes([sentence]),
+            note=note,
             data=names_of(args.data or ""),
             truncated=args.truncated or "wrong",
             max_tokens=args.max_tokens,
@@ -69,14 +59,12 @@ def run(args: argparse.Namespace) -> int:
             grading=grading_of(args),
             regrade=args.regrade,
         )
-    found = audit(evaluation, grading_of(args), month=month, tokenizer=args.tokenizer)
+    results = audit(evaluation, grading_of(args), month=month, tokenizer=args.tokenizer)
     folder, budget = args.out or evaluation.folder or Path(), int(1e6 * args.texts)
-    path = write_audit(evaluation, found, folder, args.argv[1:], budget)
-    print_notes(found["warnings"], "warning: ")
-    print(
-        json.dumps(found, indent=1, allow_nan=False)
-        if args.json
-        else shown("\n".join(lines(found)))
-    )
-    print_notes([f"{path} ({path.stat().st_size / 1e6:.1f} MB)"])
+    path = write_audit(evaluation, results, folder, args.argv[1:], budget)
+    for warning in results["warnings"]:
+        note(warning, "warning: ")
+    as_text = shown("\n".join(lines(results)))
+    print(json.dumps(results, indent=1, allow_nan=False) if args.json else as_text)
+    note(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
     return 0

@@ -14,7 +14,6 @@ FORMS = ("terminal", "markdown", "md", "latex", "csv", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Recipes and seeds, or a comparison that is there."""
     parser.epilog = (
         "Each model has a comparison of its own. Run again with the same words, the command goes\n"
         "on where it was cut off; `tune` chooses settings by one rule; `--grid` adds a variant of\n"
@@ -50,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from crt.experiments.plan import find_comparisons, open_comparison
     from crt.experiments.results import export, show
     from crt.experiments.schedule import describe_plan
+    from crt.sampling.workers import processes_for_model
 
     existing = find_comparisons(Path(args.words[0])) if len(args.words) == 1 else []
     if existing and args.export:
@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs is not None and args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: at least 1")
     comparisons = plan(args)
-    args.jobs = args.jobs or default_jobs(comparisons)
+    models = {job.config.model.name for comparison in comparisons for job in comparison.jobs}
+    # one per core for small models; a large one has all cores as threads
+    args.jobs = args.jobs or min(map(processes_for_model, models), default=1)
     if args.dry_run:
         for comparison in comparisons:
             print(*describe_plan(comparison, len(args.devices) or args.jobs), sep="\n")
@@ -72,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(args: argparse.Namespace) -> "list[Comparison]":
-    """The comparisons that the words ask for."""
     from crt.experiments import plan
 
     kind = "tune" if args.words[0] == "tune" else "methods"
@@ -84,14 +85,6 @@ def plan(args: argparse.Namespace) -> "list[Comparison]":
     seeds = [args.seed] if kind == "tune" else list(dict.fromkeys(args.seeds or [1, 2, 3]))
     jobs = plan.make_jobs(kind, recipes, grids, seeds)
     return plan.plan_comparisons(args.out or Path("runs") / "comparison", kind, jobs)
-
-
-def default_jobs(comparisons: "list[Comparison]") -> int:
-    """One per core for small models; a large one has all cores as threads."""
-    from crt.sampling.workers import processes_for_model
-
-    models = {job.config.model.name for comparison in comparisons for job in comparison.jobs}
-    return min(map(processes_for_model, models), default=1)
 
 
 def carry_out(comparisons: "list[Comparison]", args: argparse.Namespace) -> int:

@@ -2,12 +2,13 @@
 
 import argparse
 import shutil
-import sys
 import textwrap
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from crt.commands import note
+from crt.errors import ConfigError
 
 if TYPE_CHECKING:
     from crt.evaluation.tables import Comparison
@@ -16,33 +17,28 @@ FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Evaluations, the base first."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "evaluations",
         nargs="+",
         metavar="EVAL",
         help="folders of evaluations, or NAME=FOLDER, or a run's evaluations/<name>",
     )
-    parser.add_argument("--base", help="name of the base (the first)")
-    parser.add_argument("--format", choices=FORMATS, default="terminal", help="(terminal)")
-    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
-    parser.add_argument(
-        "--tolerance", type=float, default=1.0, help="of the certificate, in points (1)"
-    )
-    parser.add_argument(
+    add("--base", help="name of the base (the first)")
+    add("--format", choices=FORMATS, default="terminal", help="(terminal)")
+    add("--intervals", action="store_true", help="show 95 %% intervals")
+    add("--tolerance", type=float, default=1.0, help="of the certificate, in points (1)")
+    add(
         "--contract",
         type=Path,
         metavar="RECIPE",
         help="a table of the lines of this recipe's contract, or of a run's config.json",
     )
-    parser.add_argument(
-        "--anyway", action="store_true", help="compare evaluations that were made differently"
-    )
+    add("--anyway", action="store_true", help="compare evaluations that were made differently")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables; warnings go to standard error."""
-    from crt.errors import ConfigError
     from crt.evaluation.contract import contract_table
     from crt.evaluation.tables import compare, load_all
     from crt.recipes import load_recipe
@@ -68,7 +64,8 @@ def print_comparison(comparison: "Comparison", form: str, intervals: bool) -> No
     from crt.evaluation import render
     from crt.evaluation.tables import LEGEND
 
-    print_notes(comparison.warnings, "warning: ")
+    for warning in comparison.warnings:
+        note(warning, "warning: ")
     if form == "terminal":
         print(render.terminal(comparison.tables, intervals), end="")
         print(textwrap.fill(LEGEND, shutil.get_terminal_size().columns))
@@ -78,11 +75,3 @@ def print_comparison(comparison: "Comparison", form: str, intervals: bool) -> No
         print(render.latex(comparison.tables, intervals), end="")
     else:
         print({"csv": render.as_csv, "json": render.as_json}[form](comparison.tables), end="")
-
-
-def print_notes(sentences: Iterable[str], before: str = "") -> None:
-    """Sentences to standard error, safe to print."""
-    from crt.evaluation.render import printable
-
-    for sentence in sentences:
-        print(printable(f"{before}{sentence}"), file=sys.stderr)

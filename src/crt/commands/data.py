@@ -3,11 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from crt.commands import column_names
 from crt.errors import DataError
 from crt.io import written_whole
 
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Four actions, each with its own options."""
     actions = parser.add_subparsers(dest="action", metavar="<action>", required=True)
     listing = actions.add_parser("list", help="names, splits, sizes, sources and licences")
-    _folder(listing)
     show = actions.add_parser("show", help="print a few problems")
     show.add_argument("name", help="NAME[/SPLIT][:COUNT], owner/name on the hub, or a file")
     show.add_argument("-n", type=_count, default=5, help="how many to print (5)")
@@ -30,12 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("name", help="NAME[/SPLIT][:COUNT], owner/name on the hub, or a file")
     export.add_argument("--out", type=Path, required=True, help="the file to write")
     export.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    for action in (listing, show, check, export):
+        action.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
     for action in (show, check, export):
-        _loading(action)
+        _loading(action.add_argument)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the action says."""
     actions = {"list": list_sets, "show": show, "check": check, "export": export}
     return actions[args.action](args)
 
@@ -74,12 +74,10 @@ def check(args: argparse.Namespace) -> int:
     examples: list[str] = []
     for where, same, near in compare({name: _load(name, args).problems for name in args.names}):
         rows.append((where, str(len(same)), str(sum(map(disagree, same))), str(len(near))))
-        for what, sign, groups in (
-            ("same question", " = ", same),
-            ("nearly the same", " ~ ", near),
-        ):
+        kinds = (("same question", " = ", same), ("nearly the same", " ~ ", near))
+        for kind, sign, groups in kinds:
             ids = (sign.join(problem.id for problem in group) for group in groups[:3])
-            examples += [f"{where}: {what}: {group}" for group in ids]
+            examples += [f"{where}: {kind}: {group}" for group in ids]
     _table(("where", "same question", "of these, golds differ", "nearly the same"), rows)
     for example in examples:
         print(example)
@@ -128,25 +126,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def _folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
-
-
-def _loading(parser: argparse.ArgumentParser) -> None:
-    _folder(parser)
-    parser.add_argument("--split", help="train or test")
-    parser.add_argument("--seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
-    parser.add_argument("--skip-bad", action="store_true", help="leave out bad rows, count them")
-    parser.add_argument("--columns", type=_columns, default={}, help="question=…,answer=…")
-    parser.add_argument("--config", help="a hub id's config")
-    parser.add_argument("--revision", help="a hub id's commit, branch or tag")
-
-
-def _columns(text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(field and column for field, _, column in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is not question=…,answer=…")
-    return {field.strip(): column.strip() for field, _, column in pairs}
+def _loading(add: Callable[..., Any]) -> None:
+    add("--split", help="train or test")
+    add("--seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
+    add("--skip-bad", action="store_true", help="leave out bad rows, count them")
+    add("--columns", type=column_names, default={}, help="question=…,answer=…")
+    add("--config", help="a hub id's config")
+    add("--revision", help="a hub id's commit, branch or tag")
 
 
 def _count(text: str) -> int:

@@ -1,49 +1,52 @@
 """crt eval: sample a model on data sets, grade, measure."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crt.commands import column_names, note
+from crt.commands.compare import print_comparison
+from crt.errors import ConfigError
+
 if TYPE_CHECKING:
     from crt.evaluation.evaluator import Plan
 
 MODEL = ("revision", "dtype", "trust_remote_code")
+ENDPOINT = ("concurrency", "timeout", "retries", "key_from", "opens_thinking")
 SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens")
 PROMPT = ("instruction", "system", "plain", "enable_thinking", "special_text")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Who is evaluated, on what, and how."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "model",
         help="pocket, a folder, a hub id, a server's address (http://…/v1), a run's checkpoint, or "
         "a run: the one that it recommends, or --all-checkpoints",
     )
-    parser.add_argument("--out", type=Path, help="folder (evaluations/<model>-<data>)")
-    parser.add_argument("--name", help="what the evaluation is called in tables")
-    parser.add_argument(
-        "--all-checkpoints", action="store_true", help="a run's base model and every checkpoint"
-    )
-    add_output(parser)
+    add("--out", type=Path, help="folder (evaluations/<model>-<data>)")
+    add("--name", help="what the evaluation is called in tables")
+    add("--all-checkpoints", action="store_true", help="a run's base model and every checkpoint")
+    add_output(add)
     add_plan(parser)
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """What `plan_of` reads, for `eval`, `audit` and `verify`."""
     parser.add_argument("--data", help="NAME[/SPLIT][:COUNT],…: sets, hub ids or files")
-    _sampling(parser.add_argument_group("sampling"))
-    _prompt(parser.add_argument_group("prompt (a run's own, for its checkpoints)"))
-    add_loading(parser.add_argument_group("data"))
-    add_grading(parser.add_argument_group("grading"))
-    _local(parser.add_argument_group("a model on this machine"))
-    _remote(parser.add_argument_group("a server"))
+    group = parser.add_argument_group
+    _sampling(group("sampling").add_argument)
+    _prompt(group("prompt (a run's own, for its checkpoints)").add_argument)
+    add_loading(group("data").add_argument)
+    add_grading(group("grading").add_argument)
+    _local(group("a model on this machine").add_argument)
+    _remote(group("a server").add_argument)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates, prints the table, says where everything is."""
-    from crt.errors import ConfigError
     from crt.evaluation.series import is_run
     from crt.sampling.models import checkpoint_of
 
@@ -52,17 +55,18 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--all-checkpoints: {args.model} is not a run with checkpoints")
     if whole_run and not args.all_checkpoints:
         args.model, whole_run = str(checkpoint_of(Path(args.model))), False
-        _note(f"{args.model} is evaluated, which the run recommends")
+        note(f"{args.model} is evaluated, which the run recommends")
     try:
         return _series(args) if whole_run else _single(args)
     except KeyboardInterrupt:
-        _note("What is done is kept: the same command goes on from there.")
+        note("What is done is kept: the same command goes on from there.")
         raise
 
 
 def plan_of(args: argparse.Namespace) -> "Plan":
-    """The plan: what is given here, else what the run says, else the defaults."""
+    """What is given here, else what the run says, else the defaults."""
     from crt.config import EvaluationConfig, ModelConfig
+    from crt.evaluation.backends import EndpointSettings
     from crt.evaluation.evaluator import Plan, checked
 
     own = _run_config(args)
@@ -70,17 +74,19 @@ def plan_of(args: argparse.Namespace) -> "Plan":
     if args.data:
         sampling["data"] = names_of(args.data)
     model = {"name": args.model, **_given(args, MODEL)}
+    # as in training, where `mask` is about the gradient alone
+    truncated = "grade" if own and own.grading.truncated == "grade" else "wrong"
     return Plan(
         checked(ModelConfig, model),
         checked(EvaluationConfig, sampling),
         prompt=_prompt_of(args, own),
         seed=args.seed,
-        truncated=args.truncated or _truncated_of(own),
+        truncated=args.truncated or truncated,
         grading=grading_of(args, own),
         budget=args.budget,
         engine=args.engine,
         rows=args.rows,
-        endpoint=_endpoint_of(args),
+        endpoint=EndpointSettings(args.served_name, **_given(args, ENDPOINT)),
         load=load_options(args, own.data.folder if own else None),
     )
 
@@ -100,40 +106,35 @@ def load_options(args: argparse.Namespace, folder: str | None = None) -> dict[st
     }
 
 
-def add_loading(group: Any) -> None:
+def add_loading(add: Callable[..., Any]) -> None:
     """Options of loading data sets, for `eval` and `score`."""
-    group.add_argument("--folder", type=Path, help="where data files are (or CRT_DATA)")
-    group.add_argument("--data-seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
-    group.add_argument("--skip-bad", action="store_true", help="leave out bad rows, count them")
-    group.add_argument("--columns", type=_columns, default={}, help="question=…,answer=…")
+    add("--folder", type=Path, help="where data files are (or CRT_DATA)")
+    add("--data-seed", type=int, default=0, help="of a subset NAME:COUNT (0)")
+    add("--skip-bad", action="store_true", help="leave out bad rows, count them")
+    add("--columns", type=column_names, default={}, help="question=…,answer=…")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(add: Callable[..., Any]) -> None:
     """Options of what is printed, for `eval` and `score`."""
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--intervals", action="store_true", help="show 95 %% intervals")
-    parser.add_argument("--all", action="store_true", help="show pass@k, ungraded and R_zip, too")
+    add("--json", action="store_true", help="print the figures as JSON")
+    add("--intervals", action="store_true", help="show 95 %% intervals")
+    add("--all", action="store_true", help="show pass@k, ungraded and R_zip, too")
 
 
-def add_grading(group: Any) -> None:
+def add_grading(add: Callable[..., Any]) -> None:
     """Options of grading, for `eval`, `score` and `grade`."""
-    group.add_argument(
+    add(
         "--verifier",
         help="math, math_verify, number, exact, choice, regex, code, judge, "
         "package.module:function or file.py:function (math)",
     )
-    group.add_argument(
-        "--answer", help="where it is: boxed, last_number, after:Answer: or a regular expression"
-    )
-    group.add_argument(
-        "--allow", action="append", metavar="VERIFIER", help="one that the data may choose, too"
-    )
+    add("--answer", help="where it is: boxed, last_number, after:Answer: or a regular expression")
+    add("--allow", action="append", metavar="VERIFIER", help="one that the data may choose, too")
 
 
 def grading_of(args: argparse.Namespace, own: Any = None) -> Any:
     """How responses are graded: as given here, else as the run's recipe says."""
     from crt.config import GradingConfig
-    from crt.errors import ConfigError
     from crt.evaluation.evaluator import checked
     from crt.grading.verifiers import FREE
 
@@ -155,7 +156,6 @@ def print_evaluation(evaluation: Any, args: argparse.Namespace) -> None:
     """An evaluation's table, or JSON, and its warnings."""
     import json
 
-    from crt.commands.compare import print_notes
     from crt.evaluation.metrics import all_metrics, nested_json
     from crt.evaluation.render import terminal
     from crt.evaluation.tables import metrics_table
@@ -168,22 +168,21 @@ def print_evaluation(evaluation: Any, args: argparse.Namespace) -> None:
     else:
         table = metrics_table(metrics, evaluation.name, everything=args.all)
         print(terminal([table], args.intervals), end="")
-    print_notes(evaluation.warnings, "warning: ")
+    for warning in evaluation.warnings:
+        note(warning, "warning: ")
 
 
 def _single(args: argparse.Namespace) -> int:
     from crt.evaluation.evaluator import evaluate, progress
 
     with progress(args.name or args.model) as tell:
-        evaluation = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=_note)
+        evaluation = evaluate(plan_of(args), args.out, name=args.name, tell=tell, note=note)
     print_evaluation(evaluation, args)
-    _note(f"everything is in {evaluation.folder}")
+    note(f"everything is in {evaluation.folder}")
     return 0
 
 
 def _series(args: argparse.Namespace) -> int:
-    from crt.commands.compare import print_comparison
-    from crt.errors import ConfigError
     from crt.evaluation.contract import contract_table
     from crt.evaluation.evaluator import progress
     from crt.evaluation.series import evaluate_run
@@ -195,13 +194,13 @@ def _series(args: argparse.Namespace) -> int:
     plan = plan_of(args)
     with progress(args.model) as tell:
         run = Path(args.model)
-        folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=_note)
+        folder, evaluations = evaluate_run(run, plan, name=args.name, tell=tell, note=note)
     differs = plan.prompt.budget != "none"  # the base is told no budget
     contract = Run.open(run).config.contract
     more = partial(contract_table, contract) if contract.lines else None
     comparison = compare(evaluations, anyway=differs, more=more)
     print_comparison(comparison, "json" if args.json else "terminal", args.intervals)
-    _note(f"everything is in {folder}")
+    note(f"everything is in {folder}")
     return 0
 
 
@@ -216,7 +215,7 @@ def _run_config(args: argparse.Namespace) -> Any:
     run = path if is_run(path) else run_of(path)
     if run is None:
         return None
-    _note(f"prompt and sampling settings that are not given are those of {run}/config.json")
+    note(f"prompt and sampling settings that are not given are those of {run}/config.json")
     return Run.open(run).config
 
 
@@ -231,98 +230,71 @@ def _prompt_of(args: argparse.Namespace, own: Any) -> Any:
     return replace(own.prompt if own else PromptSettings(), **given)
 
 
-def _truncated_of(own: Any) -> Any:
-    """As in training; `mask` is about the gradient alone."""
-    return "grade" if own and own.grading.truncated == "grade" else "wrong"
-
-
-def _columns(text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(field and column for field, _, column in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is not question=…,answer=…")
-    return {field.strip(): column.strip() for field, _, column in pairs}
-
-
-def _endpoint_of(args: argparse.Namespace) -> Any:
-    from crt.evaluation.backends import EndpointSettings
-
-    names = ("concurrency", "timeout", "retries", "key_from", "opens_thinking")
-    return EndpointSettings(model=args.served_name, **_given(args, names))
-
-
 def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
     """Only what the user said: the rest has its default elsewhere."""
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
-def _note(sentence: str) -> None:
-    from crt.commands.compare import print_notes
-
-    print_notes([sentence])
-
-
-def _sampling(group: Any) -> None:
-    group.add_argument("--rollouts", type=int, help="responses to each problem (16)")
-    group.add_argument("--temperature", type=float, help="0 is greedy (0.6)")
-    group.add_argument("--top-p", type=float, help="(0.95)")
-    group.add_argument("--max-tokens", type=int, help="the cap (32768)")
-    group.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
-    group.add_argument(
+def _sampling(add: Callable[..., Any]) -> None:
+    add("--rollouts", type=int, help="responses to each problem (16)")
+    add("--temperature", type=float, help="0 is greedy (0.6)")
+    add("--top-p", type=float, help="(0.95)")
+    add("--max-tokens", type=int, help="the cap (32768)")
+    add("--seed", type=int, default=0, help="of the sampling (0)")
+    add(
         "--truncated",
         choices=("wrong", "grade"),
         help="what a response that ran into the cap counts as (wrong)",
     )
 
 
-def _prompt(group: Any) -> None:
-    group.add_argument("--instruction", help="the user turn, with {question} in it")
-    group.add_argument("--system", help="the system prompt")
-    group.add_argument("--plain", help="for a model without chat template: with {prompt} in it")
-    group.add_argument(
+def _prompt(add: Callable[..., Any]) -> None:
+    add("--instruction", help="the user turn, with {question} in it")
+    add("--system", help="the system prompt")
+    add("--plain", help="for a model without chat template: with {prompt} in it")
+    add(
         "--thinking",
         dest="enable_thinking",
         action=argparse.BooleanOptionalAction,
         help="passed to the chat template (Qwen3)",
     )
-    group.add_argument(
+    add(
         "--special-text",
         choices=("refuse", "break"),
         help="what to do with the text of a control token in a question (refuse)",
     )
-    group.add_argument(
+    add(
         "--budget-style",
         choices=("none", "l1-exact", "l1-max", "thinkprune", "number"),
         help="how the prompt states a token budget (none)",
     )
-    group.add_argument("--budget", type=int, help="tokens that a stated budget speaks of")
+    add("--budget", type=int, help="tokens that a stated budget speaks of")
 
 
-def _local(group: Any) -> None:
-    group.add_argument("--revision", help="a hub id's commit, branch or tag")
-    group.add_argument(
+def _local(add: Callable[..., Any]) -> None:
+    add("--revision", help="a hub id's commit, branch or tag")
+    add(
         "--dtype",
         choices=("auto", "float32", "bfloat16", "float16"),
         help="how the model is used (auto: as it was saved)",
     )
-    group.add_argument(
-        "--trust-remote-code", action="store_true", default=None, help="run the model's own code"
-    )
-    group.add_argument(
+    add("--trust-remote-code", action="store_true", default=None, help="run the model's own code")
+    add(
         "--engine",
         choices=("auto", "fast", "vllm"),
         default="auto",
         help="auto: vLLM if it is installed and there is a GPU, else fast",
     )
-    group.add_argument("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
+    add("--rows", type=int, help="responses sampled together (what fits in 4 GiB)")
 
 
-def _remote(group: Any) -> None:
-    group.add_argument("--served-name", help="the model's name there, if it serves several")
-    group.add_argument("--concurrency", type=int, help="requests at once, at most (32)")
-    group.add_argument("--timeout", type=float, help="seconds a request may take (600)")
-    group.add_argument("--retries", type=int, help="of a request that fails (5)")
-    group.add_argument("--key-from", help="environment variable with the key")
-    group.add_argument(
+def _remote(add: Callable[..., Any]) -> None:
+    add("--served-name", help="the model's name there, if it serves several")
+    add("--concurrency", type=int, help="requests at once, at most (32)")
+    add("--timeout", type=float, help="seconds a request may take (600)")
+    add("--retries", type=int, help="of a request that fails (5)")
+    add("--key-from", help="environment variable with the key")
+    add(
         "--opens-thinking",
         action="store_true",
         default=None,

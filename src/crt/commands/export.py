@@ -5,25 +5,21 @@ import re
 import tempfile
 from pathlib import Path
 
+from crt.errors import ConfigError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which level, from where, to where."""
-    parser.add_argument("run", type=Path, help="a run's folder")
-    parser.add_argument("--family", type=Path, help="the family (RUN/family.json)")
-    parser.add_argument("--level", required=True, help="concise, balanced, …, full")
-    parser.add_argument("--to", type=Path, help="a folder that is not there yet")
-    parser.add_argument(
-        "--adapter", action="store_true", help="the LoRA adapter itself, not merged into its base"
-    )
-    parser.add_argument(
-        "--push", metavar="OWNER/NAME", help="upload it to the Hugging Face hub with your login"
-    )
-    parser.add_argument("--private", action="store_true", help="with --push: a private repository")
+    add = parser.add_argument
+    add("run", type=Path, help="a run's folder")
+    add("--family", type=Path, help="the family (RUN/family.json)")
+    add("--level", required=True, help="concise, balanced, …, full")
+    add("--to", type=Path, help="a folder that is not there yet")
+    add("--adapter", action="store_true", help="the LoRA adapter itself, not merged into its base")
+    add("--push", metavar="OWNER/NAME", help="upload it to the Hugging Face hub with your login")
+    add("--private", action="store_true", help="with --push: a private repository")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the folder, uploads it if asked to, and says what is in it."""
-    from crt.errors import ConfigError
     from crt.levels.export import export_level, push_folder
     from crt.levels.family import family_file, read_family
     from crt.run import Run

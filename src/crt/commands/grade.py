@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from crt.commands.eval import add_grading
 from crt.errors import DataError
 from crt.io import written_whole
 from crt.types import Problem, Verdict
@@ -26,31 +27,25 @@ _USED |= {"verifier", "test_list", "test"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's arguments."""
+    add = parser.add_argument
     parser.epilog = (
         "Each line is a JSON object with `response` and `answer`. `tolerance`, `question`, "
         "`verifier`, `thinking_opened` and `options` or `choices` are used when they are there; "
         "with options the answer is a letter, an index from 0 or the words of one option, as in "
         "data files. Short fields such as `id` are passed along."
     )
-    parser.add_argument("file", help="JSON lines with `response` and `answer`; - reads stdin")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write here, not to stdout")
-    parser.add_argument(
-        "--skip-bad", action="store_true", help="leave bad lines out and count them"
-    )
-    parser.add_argument(
+    add("file", help="JSON lines with `response` and `answer`; - reads stdin")
+    add("--out", type=Path, metavar="FILE", help="write here, not to stdout")
+    add("--skip-bad", action="store_true", help="leave bad lines out and count them")
+    add(
         "--thinking-opened",
         action="store_true",
         help="the prompts ended inside <think>: a response without </think> has no answer",
     )
-    from crt.commands.eval import add_grading
-
-    add_grading(parser)
-    parser.add_argument("--workers", type=int, default=2, help="processes for symbolic work (2)")
-    parser.add_argument("--deadline", type=float, default=5.0, help="seconds an item may take (5)")
-    parser.add_argument(
-        "--memory-mb", type=int, default=2048, help="memory a worker may use (2048)"
-    )
+    add_grading(add)
+    add("--workers", type=int, default=2, help="processes for symbolic work (2)")
+    add("--deadline", type=float, default=5.0, help="seconds an item may take (5)")
+    add("--memory-mb", type=int, default=2048, help="memory a worker may use (2048)")
 
 
 def run(args: argparse.Namespace) -> int:

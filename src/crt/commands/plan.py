@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 from crt.commands import add_overrides
+from crt.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Recipes, the hardware, and what is known better than the assumptions."""
     add = parser.add_argument
     add("recipes", type=Path, nargs="+", metavar="RECIPE", help="recipes (.toml), or their folder")
     add("--device", default="h100", help="h100 (default), a100-80, rtx4090, cpu, laptop, …")
@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the estimate and what it rests on; runs nothing."""
     from crt import plan
-    from crt.errors import ConfigError
     from crt.recipes import load_recipe, recipe_files
 
     device = plan.device_of(args.device)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """List them, or copy one."""
     actions = parser.add_subparsers(dest="action", metavar="<action>", required=True)
     actions.add_parser("list", help="names, and what each is for")
     copy = actions.add_parser("copy", help="write one to a file, to change it")
@@ -14,7 +13,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the names, or writes the file."""
     from crt.recipes import copy_recipe, list_recipes
 
     if args.action == "list":

@@ -4,49 +4,46 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crt.commands import note
+from crt.errors import ConfigError
+
 if TYPE_CHECKING:
     from crt.reporting.load import ReportData
     from crt.reporting.report import ReportOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to read, what to write."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "paths",
         nargs="+",
         type=Path,
         metavar="DIR",
         help="runs (also going on), evaluations, series, comparisons of methods",
     )
-    parser.add_argument("--out", type=Path, help="the page (DIR/report.html of the first)")
-    parser.add_argument("--figures", type=Path, metavar="DIR", help="figures for print go here")
-    parser.add_argument("--format", default="svg,pdf,png", help="of these figures (svg,pdf,png)")
-    parser.add_argument(
+    add("--out", type=Path, help="the page (DIR/report.html of the first)")
+    add("--figures", type=Path, metavar="DIR", help="figures for print go here")
+    add("--format", default="svg,pdf,png", help="of these figures (svg,pdf,png)")
+    add(
         "--texts", type=float, default=4.0, metavar="MB", help="size of the answers in the page (4)"
     )
-    parser.add_argument(
-        "--watch", action="store_true", help="write it again as a run goes on, until it ends"
-    )
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between looks (10)")
+    add("--watch", action="store_true", help="write it again as a run goes on, until it ends")
+    add("--every", type=float, default=10.0, help="seconds between looks (10)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the page and prints where it is."""
-    from crt.commands.compare import print_notes
     from crt.reporting.report import watch, write_report
 
     options = options_of(args)
     if args.watch:
-        print_notes([f"{options.out} is written again as the run goes on; Ctrl-C ends this."])
+        note(f"{options.out} is written again as the run goes on; Ctrl-C ends this.")
         data = watch(
-            options,
-            args.every,
-            on_written=lambda data: print_notes([_progress(data)]),
-            on_error=lambda sentence: print_notes([sentence]),
+            options, args.every, on_written=lambda data: note(_progress(data)), on_error=note
         )
     else:
         data = write_report(options)
-    print_notes(data.notes, "warning: ")
+    for warning in data.notes:
+        note(warning, "warning: ")
     size = options.out.stat().st_size / 1e6
     print(f"{options.out} ({size:.1f} MB)")
     if options.figures is not None:
@@ -56,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 def options_of(args: argparse.Namespace) -> "ReportOptions":
     """The checked options of the command line."""
-    from crt.errors import ConfigError
     from crt.reporting.report import ReportOptions, parse_formats
 
     if not 0 <= args.texts <= 200:

@@ -3,44 +3,46 @@
 import argparse
 from pathlib import Path
 
+from crt.commands import note
+from crt.commands.eval import (
+    add_grading,
+    add_loading,
+    add_output,
+    grading_of,
+    load_options,
+    names_of,
+    print_evaluation,
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file of completions, and the problems they belong to."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "file",
         type=Path,
         help="JSONL (or .jsonl.zst): problem_id or question, response, and if known tokens, stop",
     )
-    parser.add_argument("--data", required=True, help="NAME[/SPLIT][:COUNT],…: sets or files")
-    parser.add_argument("--out", type=Path, help="write an evaluation's folder, for crt compare")
-    parser.add_argument("--name", help="what it is called in tables (the file's name)")
-    parser.add_argument("--tokenizer", help="counts tokens where the file does not say them")
-    parser.add_argument("--max-tokens", type=int, help="the cap they were sampled with")
-    parser.add_argument("--temperature", type=float, help="they were sampled with")
-    parser.add_argument("--top-p", type=float, help="they were sampled with")
-    parser.add_argument(
+    add("--data", required=True, help="NAME[/SPLIT][:COUNT],…: sets or files")
+    add("--out", type=Path, help="write an evaluation's folder, for crt compare")
+    add("--name", help="what it is called in tables (the file's name)")
+    add("--tokenizer", help="counts tokens where the file does not say them")
+    add("--max-tokens", type=int, help="the cap they were sampled with")
+    add("--temperature", type=float, help="they were sampled with")
+    add("--top-p", type=float, help="they were sampled with")
+    add(
         "--truncated",
         choices=("wrong", "grade"),
         default="wrong",
         help="what a response that ran into the cap counts as (wrong)",
     )
-    parser.add_argument(
-        "--opens-thinking", action="store_true", help="the responses start inside <think>"
-    )
-    parser.add_argument(
-        "--regrade", action="store_true", help="grade although the file has verdicts"
-    )
-    from crt.commands.eval import add_grading, add_loading, add_output
-
-    add_output(parser)
-    add_loading(parser)
-    add_grading(parser)
+    add("--opens-thinking", action="store_true", help="the responses start inside <think>")
+    add("--regrade", action="store_true", help="grade although the file has verdicts")
+    add_output(add)
+    add_loading(add)
+    add_grading(add)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Grades, prints the table."""
-    from crt.commands.compare import print_notes
-    from crt.commands.eval import grading_of, load_options, names_of, print_evaluation
     from crt.evaluation.completions import score
 
     evaluation = score(
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         names_of(args.data),
         args.out,
         name=args.name,
-        note=lambda sentence: print_notes([sentence]),
+        note=note,
         truncated=args.truncated,
         max_tokens=args.max_tokens,
         temperature=args.temperature,

@@ -47,36 +47,38 @@ def _ready(url: str, family: "Family", default: "Level") -> None:
 
 
 def _limits(group: Any) -> None:
-    group.add_argument("--slots", type=int, help="responses at once per level (64)")
-    group.add_argument("--queue", type=int, help="responses that may wait (128)")
-    group.add_argument("--context", type=int, help="tokens of prompt and response (the model's)")
-    group.add_argument("--time-limit", type=float, help="seconds per request (300)")
-    group.add_argument("--body-kb", type=int, help="largest body in KiB (1024)")
-    group.add_argument("--drain", type=int, help="seconds for streams at the end (30)")
+    add = group.add_argument
+    add("--slots", type=int, help="responses at once per level (64)")
+    add("--queue", type=int, help="responses that may wait (128)")
+    add("--context", type=int, help="tokens of prompt and response (the model's)")
+    add("--time-limit", type=float, help="seconds per request (300)")
+    add("--body-kb", type=int, help="largest body in KiB (1024)")
+    add("--drain", type=int, help="seconds for streams at the end (30)")
 
 
 def _engine(group: Any) -> None:
-    group.add_argument(
+    add = group.add_argument
+    add(
         "--engine",
         choices=("auto", "local", "vllm"),
         help="auto: vLLM if it is installed and there is a GPU, else local",
     )
-    group.add_argument(
+    add(
         "--dtype",
         choices=("auto", "float32", "bfloat16", "float16"),
         help="how the model is used (auto: as it was saved)",
     )
-    group.add_argument("--vllm-args", help="options for every `vllm serve`")
-    group.add_argument(
+    add("--vllm-args", help="options for every `vllm serve`")
+    add(
         "--upstream",
         action="append",
         metavar="[LEVEL=]URL",
         help="an OpenAI-compatible server that answers (http://…/v1); again for other levels",
     )
-    group.add_argument(
+    add(
         "--upstream-model",
         action="append",
         metavar="LEVEL=NAME",
         help="a level's name on that server, if it is not found by itself",
     )
-    group.add_argument("--upstream-key-from", help="environment variable with the server's key")
+    add("--upstream-key-from", help="environment variable with the server's key")

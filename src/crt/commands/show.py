@@ -8,14 +8,13 @@ from crt.commands import add_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A recipe, and changes to it."""
-    parser.add_argument("recipe", type=Path, help="a recipe (.toml), or a run's config.json")
+    add = parser.add_argument
+    add("recipe", type=Path, help="a recipe (.toml), or a run's config.json")
     add_overrides(parser)
-    parser.add_argument("--json", action="store_true", help="only the configuration, as JSON")
+    add("--json", action="store_true", help="only the configuration, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints; runs nothing."""
     from crt.recipes import load_recipe
 
     config = load_recipe(args.recipe, args.overrides)

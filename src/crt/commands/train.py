@@ -5,22 +5,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crt.commands import add_overrides, loading
+from crt.errors import ConfigError
 
 if TYPE_CHECKING:
     from crt.run import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A recipe for a new run, or a run to go on with."""
-    parser.add_argument("recipe", type=Path, nargs="?", help="a recipe (.toml)")
-    parser.add_argument("--out", type=Path, help="the directory to write (runs/NAME)")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run")
-    parser.add_argument("--engine", choices=("local", "verl"), help="as the recipe's engine")
-    parser.add_argument(
+    add = parser.add_argument
+    add("recipe", type=Path, nargs="?", help="a recipe (.toml)")
+    add("--out", type=Path, help="the directory to write (runs/NAME)")
+    add("--resume", type=Path, metavar="RUN", help="go on with a run")
+    add("--engine", choices=("local", "verl"), help="as the recipe's engine")
+    add(
         "--print", action="store_true", dest="only_print",
         help="with the engine verl: the command that would start it, and nothing else",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         "--processes", type=int, metavar="N",
         help="processes that train together on a CPU (one per core for small models, else one)",
     )  # fmt: skip
@@ -29,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains to the end; 143 when the process was asked to end and everything is saved."""
-    from crt.errors import ConfigError
     from crt.processes import Ranks, run_ranks, silence_libraries
     from crt.recipes import load_recipe
     from crt.run import Run

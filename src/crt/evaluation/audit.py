@@ -44,6 +44,7 @@ MOST_CHARACTERS = 200_000  # of a response that are read: some 50,000 tokens
 CUTS = (25, 50, 75)  # % of a response's tokens
 NGRAM = 4  # words
 CHUNK = 500  # responses graded together
+PROBLEM_FIELDS = ("rollouts", "graded", "right", "mean", "shortest_solved", "after")
 BINS = ("never", "up to half", "over half", "always")  # how often a problem is solved
 
 DOUBT_WORDS = re.compile(
@@ -110,23 +111,22 @@ def right_at(
     ends = [sentence_ends(text) for text, _ in texts]
     items: list[Item] = []
     for (text, problem), places in zip(texts, ends, strict=True):
-        boxed = (problem.verifier or grader.verifier) != "number"  # that one has no other place
-        items += [Item(without_tags(text[:end]) if boxed else "", problem) for end in places]
+        if (problem.verifier or grader.verifier) == "number":  # that one has no other place
+            text, places = "", [0] * len(places)
+        # it is read while it thinks: what was boxed in its thoughts counts
+        parts = (text[:end].replace(OPEN_THINKING, "") for end in places)
+        items += [Item(part.replace(CLOSE_THINKING, ""), problem) for part in parts]
     grades = iter(grader.grade_many(items))
     states: list[tuple[list[int], list[bool]]] = []
     for (text, problem), places in zip(texts, ends, strict=True):
         numbers = _right_numbers(text, places, problem)
         verdicts = [grade.verdict for grade in islice(grades, len(places))]
-        states.append((places, [
+        right = [
             number if verdict is Verdict.NO_ANSWER else verdict is Verdict.CORRECT
             for verdict, number in zip(verdicts, numbers, strict=True)
-        ]))  # fmt: skip
+        ]
+        states.append((places, right))
     return states
-
-
-def without_tags(text: str) -> str:
-    """A response that is read while it thinks: what was boxed in its thoughts counts."""
-    return text.replace(OPEN_THINKING, "").replace(CLOSE_THINKING, "")
 
 
 def _right_numbers(text: str, places: Sequence[int], problem: Problem) -> Iterator[bool]:
@@ -199,11 +199,7 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
     """All that the figures need of one problem; NaN is unknown."""
     right = [reading for reading in readings if reading.correct]
     wrong = [reading for reading in readings if reading.correct is False]
-    read = [
-        reading
-        for reading in readings
-        if reading.correct is not None and reading.at_cuts is not None
-    ]
+    read = [r for r in readings if r.correct is not None and r.at_cuts is not None]
     mean = float(np.mean([reading.tokens for reading in readings]))
     shortest = min((reading.tokens for reading in right), default=mean)
     repeated = [repeated_share(reading.text) for reading in readings]
@@ -225,9 +221,7 @@ def sums(readings: Sequence[Reading]) -> dict[str, float]:
         "after": sum(reading.tokens * (1 - reading.first_right) for reading in right),
         "lost": sum(reading.first_right <= 1 for reading in wrong) if len(read) else float("nan"),
         **{
-            f"right_{cut}": sum(
-                bool(reading.at_cuts and reading.at_cuts[place]) for reading in read
-            )
+            f"right_{cut}": sum(bool(r.at_cuts and r.at_cuts[place]) for r in read)
             for place, cut in enumerate(CUTS)
         },
         "mean": mean,
@@ -273,14 +267,10 @@ def by_difficulty(rows: Rows) -> list[dict[str, Any]]:
     rates = [row["right"] / row["graded"] for row in graded]
     places = [0 if rate == 0 else 3 if rate == 1 else 1 if rate <= 0.5 else 2 for rate in rates]
     table: list[dict[str, Any]] = []
+    kinds = (("all", "rollouts", "tokens"), *((k, k, f"tokens_{k}") for k in ("right", "wrong")))
     for place, name in enumerate(BINS):
         own = [row for row, at in zip(graded, places, strict=True) if at == place]
-        lengths = {
-            "all": ("tokens", "rollouts"),
-            "right": ("tokens_right", "right"),
-            "wrong": ("tokens_wrong", "wrong"),
-        }
-        for kind, (above, below) in lengths.items():
+        for kind, below, above in kinds:
             num, den = ratio(own, above, below, 1)
             if den.size:
                 value = interval_json(interval(same, [[(num, den)]]))
@@ -297,10 +287,8 @@ def stated_curve(sets: Iterable[Sequence[Reading]]) -> list[dict[str, float]]:
     return [{"cut": cut, "share": float(100 * np.mean(places <= cut / 100))} for cut in range(101)]
 
 
-def monthly(
-    requests: float, price: float, length: Interval, saved: Interval | None
-) -> dict[str, Any]:
-    """Tokens and money of a month at this length; `price` is of a million generated tokens."""
+def monthly(month: "Load", length: Interval, saved: Interval | None) -> dict[str, Any]:
+    """Tokens and money of a month at this length."""
 
     def scale(value: Interval | None, factor: float) -> dict[str, Any] | None:
         if value is None:
@@ -308,13 +296,14 @@ def monthly(
         ends = (factor * value.value, factor * value.low, factor * value.high)
         return interval_json(Interval(*ends, value.problems))
 
+    per_token = month.requests * month.price / 1e6
     return {
-        "requests": requests,
-        "price_per_million": price,
-        "tokens": scale(length, requests),
-        "cost": scale(length, requests * price / 1e6),
-        "saved_tokens": scale(saved, requests),
-        "saved_cost": scale(saved, requests * price / 1e6),
+        "requests": month.requests,
+        "price_per_million": month.price,
+        "tokens": scale(length, month.requests),
+        "cost": scale(length, per_token),
+        "saved_tokens": scale(saved, month.requests),
+        "saved_cost": scale(saved, per_token),
     }
 
 
@@ -352,6 +341,8 @@ def audit(
     nested = sets_and_averages(by_set, figures)
     metrics = nested_json(all_metrics(evaluation.counts))
     length, month = metrics["averages"]["all"].get("len"), month or Load()
+    theirs, ours = evaluation.manifest["grader"], grader_identity(grading)
+    doubt = f"the responses were graded by {theirs}; where they become right was read by {ours}"
     saved = nested["averages"]["all"].get("saved_tokens")
     return {
         "format": 1,
@@ -367,27 +358,14 @@ def audit(
         "by_difficulty": by_difficulty([row for rows in by_set.values() for row in rows]),
         "stated_by": stated_curve(r for part in readings.values() for r in part.values()),
         "problems": [
-            {"data": name, "problem_id": key, **_plain_row(row)}
+            {"data": name, "problem_id": key}
+            | {field: None if np.isnan(row[field]) else row[field] for field in PROBLEM_FIELDS}
             for name, part in readings.items()
             for key, row in zip(part, by_set[name], strict=True)
         ],
-        "month": monthly(month.requests, month.price, Interval(**length), saved)
-        if month.requests and length
-        else None,
-        "warnings": [*evaluation.warnings, *_doubts(evaluation, grading)],
+        "month": monthly(month, Interval(**length), saved) if month.requests and length else None,
+        "warnings": [*evaluation.warnings, *([] if theirs == ours else [doubt])],
     }
-
-
-def _plain_row(row: Mapping[str, float]) -> dict[str, float | None]:
-    kept = ("rollouts", "graded", "right", "mean", "shortest_solved", "after")
-    return {name: None if np.isnan(row[name]) else row[name] for name in kept}
-
-
-def _doubts(evaluation: Evaluation, grading: GradingConfig) -> list[str]:
-    theirs, ours = evaluation.manifest["grader"], grader_identity(grading)
-    if theirs == ours:
-        return []
-    return [f"the responses were graded by {theirs}; where they become right was read by {ours}"]
 
 
 def read_all(

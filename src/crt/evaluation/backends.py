@@ -87,7 +87,6 @@ class Unit:
 
     @property
     def size(self) -> int:
-        """Responses."""
         return len(self.problems) * self.num_samples
 
 
@@ -96,8 +95,6 @@ Answered = tuple[Unit, Sequence[Sequence[Response]]]  # for each problem, for ea
 
 @dataclass(frozen=True)
 class Backend:
-    """Whoever answers."""
-
     model: Mapping[str, Any]  # who it is, for the manifest
     prompt_hash: str | None  # of the chat template with the settings, if it is known
     template: str | None  # the chat template itself, if it is known
@@ -140,9 +137,8 @@ def local_backend(plan: Plan, sets: Sequence[Loaded]) -> tuple[Backend, list[str
     if plan.rows is not None and plan.rows < 1:
         raise ConfigError(f"rows = {plan.rows}: at least 1 response has to be sampled at a time")
     model, settings = plan.model, plan.settings
-    files = model_files(
-        model.name, revision=model.revision, trust_remote_code=model.trust_remote_code
-    )
+    trusted = model.trust_remote_code
+    files = model_files(model.name, revision=model.revision, trust_remote_code=trusted)
     template = prepare(files.tokenizer, plan.prompt)  # pyright: ignore[reportArgumentType]
 
     def prompt_of(problem: Problem) -> Prompt:
@@ -152,7 +148,15 @@ def local_backend(plan: Plan, sets: Sequence[Loaded]) -> tuple[Backend, list[str
     cap, notes = fit_cap(files, settings.max_tokens, longest_prompt)
     engine = choose_engine(plan.engine, files)
     sampling = Sampling(cap, settings.temperature, settings.top_p)
-    sampler, dtype = _make_sampler(engine, files, model, sampling, cap + longest_prompt)
+    if engine == "vllm":
+        from crt.sampling.vllm import VllmSampler
+
+        dtype, positions = model.dtype, cap + longest_prompt
+        sampler: Sampler = VllmSampler(
+            files, sampling, positions=positions, dtype=dtype, trust_remote_code=trusted
+        )
+    else:
+        sampler, dtype = sampler_on_all_cores(files, sampling, model.dtype, trusted)
     own = files.tokenizer.chat_template
 
     def prompt_row(problem: Problem) -> Mapping[str, Any]:
@@ -191,19 +195,6 @@ def fit_cap(files: ModelFiles, cap: int, longest_prompt: int) -> tuple[int, list
     return left, [
         f"{files.name} has {files.context} positions: the cap is {left} tokens, not {cap}"
     ]
-
-
-def _make_sampler(
-    engine: str, files: ModelFiles, model: ModelConfig, sampling: Sampling, positions: int
-) -> tuple[Sampler, str]:
-    """Who draws, and in which number format."""
-    if engine == "vllm":
-        from crt.sampling.vllm import VllmSampler
-
-        options: dict[str, Any] = {"trust_remote_code": model.trust_remote_code}
-        sampler = VllmSampler(files, sampling, positions=positions, dtype=model.dtype, **options)
-        return sampler, model.dtype
-    return sampler_on_all_cores(files, sampling, model.dtype, model.trust_remote_code)
 
 
 # A server: bounded concurrency, retries, back-off
@@ -249,12 +240,9 @@ class Endpoint:
     key: str | None = field(repr=False)
 
     def messages(self, problem: Problem) -> list[Any]:
-        """What is sent for a problem."""
         return list(to_messages(problem.question, self.plan.prompt, self.plan.budget))
 
     def only_model(self) -> str:
-        """The one model that is served there."""
-
         async def models() -> Any:
             async with self._connect() as http:
                 return await self._send(http, "GET", "/models")

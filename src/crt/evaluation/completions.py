@@ -68,14 +68,11 @@ class Completion:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which problem of all."""
         return self.dataset, self.problem.id
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How completions are scored."""
-
     data: tuple[str, ...]
     truncated: TruncatedIs = "wrong"
     max_tokens: int | None = None  # the cap they were sampled with, if it is known
@@ -154,12 +151,8 @@ def grade_completions(
 def _graded(completion: Completion) -> Rollout:
     """The rollout of a completion that was graded elsewhere."""
     response, verdict = completion.response, completion.verdict or Verdict.UNGRADED
-    problem_id, text = completion.problem.id, response.text
-    return Rollout(
-        *(problem_id, text, response.length, response.stop, verdict),
-        reason=BY_FILE,
-        thinking=response.thinking,
-    )
+    values = (completion.problem.id, response.text, response.length, response.stop, verdict)
+    return Rollout(*values, reason=BY_FILE, thinking=response.thinking)
 
 
 def _manifest(

@@ -51,7 +51,6 @@ def certify(
     contract: ContractConfig,
     evaluation: Evaluation,
     base: Evaluation,
-    level: float = LEVEL,
     *,
     run_functions: bool = True,
 ) -> list[LineResult]:
@@ -60,14 +59,14 @@ def certify(
     Without `run_functions` no code that a metric names is run: those lines have no certificate.
     """
     lines = contract.promises
-    each = 1 - (1 - level) / max(1, len(lines))
+    level = 1 - (1 - LEVEL) / max(1, len(lines))
     try:
         ours, theirs = _by_set(evaluation), _by_set(base)
     except CrtError as error:  # the responses were deleted, or are damaged
         return [LineResult(line, note=str(error)) for line in lines]
     truncated = evaluation.manifest["truncated"]
     return [
-        _line_result(line, ours, theirs, truncated, each)
+        _line_result(line, ours, theirs, truncated, level)
         if run_functions or ":" not in line.metric
         else LineResult(line, note=NOT_RUN)
         for line in lines
@@ -89,10 +88,10 @@ def _line_result(line: Line, ours: Sets, theirs: Sets, truncated: str, level: fl
     try:
         numbers = {metric: measure_of(metric)} if metric in MEASURES or ":" in metric else {}
         read = partial(_batch, measures=Measures(numbers=numbers), truncated=truncated)
-        found = [_compare(whole, read(ours[name]), read(theirs[name])) for name in names]
+        results = [_compare(whole, read(ours[name]), read(theirs[name])) for name in names]
     except (CrtError, ValueError) as error:
         return LineResult(line, note=str(error))
-    values, references, bounds, margins = zip(*found, strict=True)
+    values, references, bounds, margins = zip(*results, strict=True)
     unit = LineResult(line).unit
     value, reference, bound = (unit * float(np.mean(n)) for n in (values, references, bounds))
     return LineResult(line, reference, value, bound, *_certificate(line, margins, level))
@@ -155,7 +154,6 @@ def contract_table(
 
 
 def level_note(contract: ContractConfig) -> str:
-    """What the level of the lines is."""
     count, each = len(contract.lines), 1 - (1 - LEVEL) / max(1, len(contract.lines))
     return (
         "A line passes if the lower bound of what it is within by (`at least`) is not below minus "

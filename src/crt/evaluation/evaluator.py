@@ -148,19 +148,12 @@ def _sample(
         units = plan_units(sets, plan.settings.rollouts, backend.rows, plan.seed)
         with make_grader(plan.grading) as grader:
             grader.check(problem for loaded in sets for problem in loaded)
-            complete_units(units, backend, grader, store, tell or (lambda *_: None))
+            sample_units(units, backend, grader, store, tell or (lambda *_: None))
+        store.join_parts({unit.name: unit.size for unit in units})
     evaluation = store.finish(manifest)
     manifest |= {"finished": timestamp()}
     write_json(store.folder / MANIFEST, manifest)
     return replace(evaluation, manifest=manifest)
-
-
-def complete_units(
-    units: Sequence[Unit], backend: Backend, grader: Grader, store: Store, tell: Tell
-) -> None:
-    """Every unit, as one file."""
-    sample_units(units, backend, grader, store, tell)
-    store.join_parts({unit.name: unit.size for unit in units})
 
 
 def sample_units(

@@ -122,10 +122,8 @@ def counts_by_dataset(rows: Iterable[Mapping[str, Any]]) -> dict[str, DatasetCou
             name,
             tuple(row["problem_id"] for row in group),
             **{
-                number: np.array(
-                    [row.get(number) if number in NEWER else row[number] for row in group], float
-                )
-                for number in NUMBERS
+                key: np.array([row.get(key) if key in NEWER else row[key] for row in group], float)
+                for key in NUMBERS
             },
             matched=np.zeros((len(group), 3)),
         )
@@ -146,15 +144,9 @@ def lengths(counts: DatasetCounts) -> Ratio:
     return _per_rollout(counts, counts.tokens)
 
 
-def thinking_lengths(counts: DatasetCounts) -> Ratio:
+def _thinking(counts: DatasetCounts) -> Array:
     """Tokens of thinking; not known of a model that marks none."""
-    return _per_rollout(counts, np.where(counts.thinking.sum() > 0, counts.thinking, np.nan))
-
-
-def answer_lengths(counts: DatasetCounts) -> Ratio:
-    """The other tokens, where thinking is marked."""
-    thinking = np.where(counts.thinking.sum() > 0, counts.thinking, np.nan)
-    return _per_rollout(counts, counts.tokens - thinking)
+    return np.where(counts.thinking.sum() > 0, counts.thinking, np.nan)
 
 
 def passing(k: int) -> Callable[[DatasetCounts], Ratio]:
@@ -182,8 +174,8 @@ Measure = Callable[[DatasetCounts], Ratio]
 MEASURES: dict[str, Measure] = {  # shares in %; Acc leaves out what the grader could not tell
     "acc": accuracy,
     "len": lengths,
-    "thinking": thinking_lengths,
-    "answer": answer_lengths,
+    "thinking": lambda counts: _per_rollout(counts, _thinking(counts)),
+    "answer": lambda counts: _per_rollout(counts, counts.tokens - _thinking(counts)),
     "truncated": lambda counts: _per_rollout(counts, 100 * counts.truncated),
     "no_answer": lambda counts: _per_rollout(counts, 100 * counts.no_answer),
     "ungraded": lambda counts: _per_rollout(counts, 100 * (counts.rollouts - counts.graded)),

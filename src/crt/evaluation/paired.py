@@ -62,14 +62,14 @@ class PairedComparison:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; in files `held` is whether the certificate was passed."""
-        passed = self.certificate and {"held": self.certificate.passed}
+        certificate = self.certificate
         return {
             "sets": list(self.sets),
             "changes": {name: interval_json(value) for name, value in self.changes.items()},
             **{name: interval_json(self.values.get(name)) for name in VALUES},
             "tokens": self.tokens and list(self.tokens),
             "transitions": self.transitions and asdict(self.transitions),
-            "certificate": self.certificate and {**asdict(self.certificate), **(passed or {})},
+            "certificate": certificate and {**asdict(certificate), "held": certificate.passed},
         }
 
 

@@ -53,7 +53,6 @@ def evaluate_run(
     *,
     name: str | None = None,
     models: Sequence[Point] | None = None,
-    tolerance: float = TOLERANCE,
     tell: Tell | None = None,
     note: Note | None = None,
 ) -> tuple[Path, list[Evaluation]]:
@@ -66,11 +65,11 @@ def evaluate_run(
     folder = run / "evaluations" / (name or folder_label(plan.settings.data))
     done: list[tuple[Point, Evaluation]] = []
     every = points(opened) if models is None else models
-    told: set[str] = set()
+    noted: set[str] = set()
 
     def note_once(sentence: str) -> None:  # all points say the same of their problems
-        if note and sentence not in told:
-            told.add(sentence)
+        if note and sentence not in noted:
+            noted.add(sentence)
             note(sentence)
 
     def tell_of_all(total: int, responses: int, tokens: int) -> None:
@@ -88,17 +87,17 @@ def evaluate_run(
         if done:
             evaluation = replace(evaluation, counts=length_matched(evaluation, done[0][1]))
         done.append((point, evaluation))
-        write_json(folder / SERIES, series(done, tolerance))
+        write_json(folder / SERIES, series(done))
     return folder, [evaluation for _, evaluation in done]
 
 
-def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[str, Any]:
+def series(done: Sequence[tuple[Point, Evaluation]]) -> dict[str, Any]:
     """Metrics of every point, and against the base; `folder` is where its responses are."""
     base = done[0][1]
     return {
         "format": 1,
         "base": done[0][0].name,
-        "tolerance": tolerance,
+        "tolerance": TOLERANCE,
         "data": base.manifest["data"],
         "points": [
             {
@@ -111,7 +110,7 @@ def series(done: Sequence[tuple[Point, Evaluation]], tolerance: float) -> dict[s
                 "warnings": list(evaluation.warnings),
                 "versus": None
                 if evaluation is base
-                else nested_json(compare_all(evaluation.counts, base.counts, tolerance)),
+                else nested_json(compare_all(evaluation.counts, base.counts)),
             }
             for point, evaluation in done
         ],

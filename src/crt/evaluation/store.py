@@ -230,8 +230,6 @@ def _claim(folder: Path, manifest: Manifest) -> None:
 
 @dataclass(frozen=True)
 class Store:
-    """An evaluation under way."""
-
     folder: Path
 
     @property
@@ -245,7 +243,6 @@ class Store:
         return (self.folder / ROLLOUTS).is_file()
 
     def part(self, name: str) -> Path:
-        """The file of a part."""
         return self.folder / PARTS / f"{name}.jsonl.zst"
 
     def write_part(self, name: str, rollouts: Sequence[Rollout]) -> None:

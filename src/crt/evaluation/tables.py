@@ -280,10 +280,13 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
     names = [n for n in entries[0].counts if all(n in entry.counts for entry in entries)]
     averages = groups(names)
     tables = [_accuracy_table(group, averages[group], entries) for group in averages]
-    marked = [n for n in names if all(_marks_thinking(entry.counts[n]) for entry in entries)]
-    if marked:
-        parts = [_columns(n, (n,), thinking=1, answer=1) for n in marked]
-        columns = [column for part in parts for column in part]
+    columns = [
+        column
+        for name in names
+        if all(average(MEASURES["thinking"], [entry.counts[name]]) for entry in entries)
+        for column in _columns(name, (name,), thinking=1, answer=1)
+    ]
+    if columns:
         tables.append(_table("lengths", "Thinking and answer", columns, entries))
     for name in names:
         columns = _columns(name, (name,), ad=1, ap=1, ai=1, shortened=0, acc=2)
@@ -294,10 +297,6 @@ def paper_tables(entries: Sequence[Entry]) -> list[Table]:
         notes = [MATCHED_NOTE] * any(entry.counts[name].matched.any() for entry in entries)
         tables.append(_table(f"redundancy_{name}", f"Redundancy, {name}", columns, entries, notes))
     return [*tables, _certificate_table(averages, entries)]
-
-
-def _marks_thinking(counts: DatasetCounts) -> bool:
-    return average(MEASURES["thinking"], [counts]) is not None
 
 
 def metrics_table(

@@ -194,15 +194,15 @@ def sampled(
         grader.check(problems.values())
 
         def accuracies(keys: Sequence[Key]) -> dict[Key, float]:
-            asked = [
+            parts = [
                 replace(loaded, problems=tuple(problems[k] for k in keys if k[0] == loaded.name))
                 for loaded in sets
+                if any(name == loaded.name for name, _ in keys)
             ]
-            asked = [loaded for loaded in asked if loaded.problems]
             batch = digest(*(part for key in keys for part in key))[:12]
             units = [
                 replace(unit, name=f"{batch}-{unit.name}")
-                for unit in plan_units(asked, plan.settings.rollouts, backend.rows, plan.seed)
+                for unit in plan_units(parts, plan.settings.rollouts, backend.rows, plan.seed)
             ]
             sample_units(units, backend, grader, store, lambda *_: None)
             rollouts = [r for unit in units for r in read_rollouts(store.part(unit.name))]
@@ -216,5 +216,4 @@ def sampled(
 
 
 def as_json(claim: Claim, look: Look, confidence: float) -> dict[str, object]:
-    """Plain values."""
     return {"claim": str(claim), "confidence": confidence, **asdict(look)}

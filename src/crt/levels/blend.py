@@ -35,12 +35,10 @@ def share_of(name: str) -> float | None:
 
 
 def candidate_folder(run: Run, name: str) -> Path:
-    """The folder of a checkpoint or of a blend."""
     return run.path / (CHECKPOINTS if share_of(name) is None else BLENDS) / name
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Refuses what is no share, or no blend."""
     for share in shares:
         if not 0 < share <= MOST_SHARE or share == 1 or round(share, 2) != share:
             raise ConfigError(
@@ -78,15 +76,13 @@ def write_blend(run: Run, step: int, share: float) -> Path:
 def _write_between(run: Run, checkpoint: Path, share: float, to: Path) -> None:
     """In float32; who loads it uses the number format that the checkpoint names."""
     settings = run.config.model
-    base = with_weights(
-        model_files(settings.name, revision=settings.revision), "float32", device="cpu"
-    )
+    files = model_files(settings.name, revision=settings.revision)
+    base = with_weights(files, "float32", device="cpu")
     ours = with_weights(model_files(str(checkpoint)), "float32", device="cpu")
     blend_weights(base.model, ours.model, share)
     _save_weights(ours.model, to)
-    write_json(
-        to / "config.json", read_json(to / "config.json") | {"dtype": saved_dtype(checkpoint)}
-    )
+    config = read_json(to / "config.json")
+    write_json(to / "config.json", config | {"dtype": saved_dtype(checkpoint)})
 
 
 def _save_weights(model: "PreTrainedModel", to: Path) -> None:

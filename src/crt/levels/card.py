@@ -1,6 +1,7 @@
 """What a card claims: the model card of `crt export`, family.json, an evaluation's figures.json."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from crt.evaluation.metrics import accuracy, average
 from crt.evaluation.paired import TOLERANCE
 from crt.evaluation.store import FIGURES, load
 from crt.evaluation.verify import Claim, percent_claim
-from crt.levels.family import FAMILY, Family, Level, Measurement, read_family
+from crt.levels.family import FAMILY, Family, Level, read_family
 
 CARD = "README.md"
 LARGEST = 1 << 20  # bytes of a card
+SAMPLING = ("rollouts", "temperature", "top_p", "max_tokens")
 MOST_ROLLOUTS = 1024  # per problem that a card may ask for
 _ROW = re.compile(r"^\| Accuracy \| [^|]+ \| (\d+(?:\.\d+)?) % \(", re.MULTILINE)
 _TOLERANCE = re.compile(r"the tolerance is (\d+(?:\.\d+)?)\.\s")
@@ -58,13 +60,10 @@ def read_card(path: Path, level: str | None = None) -> Card:
             'base. State the claim: --claim "accuracy >= base - 1pt"'
         )
     rollouts, temperature, top_p, max_tokens, data = sampling.groups()
-    settings = {
-        "data": ",".join(re.findall(r"`([^`]+)`", data)),
-        "rollouts": _number(int, rollouts, path),
-        "temperature": _number(float, temperature, path),
-        "top_p": _number(float, top_p, path),
-        "max_tokens": _number(int, max_tokens, path),
-    }
+    texts = ((int, rollouts), (float, temperature), (float, top_p), (int, max_tokens))
+    numbers = (_number(kind, text, path) for kind, text in texts)
+    settings: dict[str, Any] = dict(zip(SAMPLING, numbers, strict=True))
+    settings["data"] = ",".join(re.findall(r"`([^`]+)`", data))
     prompt = _PROMPT.search(text)
     settings |= {"instruction": prompt[1]} if prompt else {}
     return _feasible(Card(percent_claim(tolerance[1], base[1]), settings), path)
@@ -89,27 +88,25 @@ def _feasible(card: Card, path: Path) -> Card:
 
 
 def _of_level(family: Family, level: Level) -> Card:
-    base = family.levels[-1]
+    base, measured = family.levels[-1], family.measured
     if level.certificate is None:
         raise ConfigError(f"the level {level.name} is the base: there is nothing to claim")
-    settings = _settings(family.measured) | {"instruction": family.prompt.instruction}
+    settings: dict[str, Any] = {name: getattr(measured, name) for name in SAMPLING}
+    settings |= {"data": _data(measured.data), "instruction": family.prompt.instruction}
     return Card(Claim(level.certificate.tolerance, base.acc.value / 100), settings)
 
 
-def _settings(measured: Measurement) -> dict[str, Any]:
-    names = ("rollouts", "temperature", "top_p", "max_tokens")
-    data = ",".join(str(each["name"]) for each in measured.data)
-    return {name: getattr(measured, name) for name in names} | {"data": data}
+def _data(rows: Sequence[Mapping[str, Any]]) -> str:
+    return ",".join(str(row["name"]) for row in rows)
 
 
 def _of_evaluation(folder: Path) -> Card:
     """That the model is as good as the evaluation says, within the usual tolerance."""
     evaluation = load(folder)
     sampling = evaluation.manifest["sampling"]
-    names = ("rollouts", "temperature", "top_p", "max_tokens")
-    settings = {name: sampling[name] for name in names if sampling.get(name) is not None}
+    settings = {name: sampling[name] for name in SAMPLING if sampling.get(name) is not None}
     acc = average(accuracy, [*evaluation.counts.values()])  # its own file may have been edited
     if acc is None:
         raise DataError(f"{folder} has no accuracy to claim")
-    data = ",".join(str(each["name"]) for each in evaluation.manifest["data"])
-    return Card(Claim(TOLERANCE, acc.value / 100), settings | {"data": data})
+    settings["data"] = _data(evaluation.manifest["data"])
+    return Card(Claim(TOLERANCE, acc.value / 100), settings)

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,6 @@ MARGIN = 1.02  # ratios that other problems will not shrink below NOTICEABLE
 OUT_OF_PLACE = 0.03  # by which a level may be from its even place for one more point of accuracy
 FILLED = 0.01  # how near to its place a candidate fills it, as a logarithm
 SHARES = (0.25, 0.5, 0.75, 1.25, 1.5)  # of the way from the base to the checkpoint in use
-LEVELS = 6  # the base included
 CERTIFIED = "levels"  # series of the levels on problems that had no part in their choice
 EXAMPLES = 12
 LONGEST_QUESTION, LONGEST_ANSWER = 2000, 200
@@ -66,8 +64,6 @@ _OF_CANDIDATE = ("step", "acc", "len", "r_zip", "saved", "certificate")
 
 @dataclass(frozen=True)
 class Candidate:
-    """What was measured of the base or of a checkpoint."""
-
     name: str
     step: int
     acc: Estimate  # in %
@@ -81,6 +77,30 @@ class Candidate:
         return bool(self.certificate and self.certificate.passed)
 
 
+@dataclass(frozen=True)
+class FamilySettings:
+    """How levels are chosen; what no family can be made with is refused."""
+
+    levels: int = 6  # at most, the base included
+    tolerance: float = TOLERANCE
+    uncertified: bool = False  # levels without a passed certificate, too
+    front_only: bool = False
+    name: str | None = None  # what clients call the family; None for the run's name
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.levels <= MOST_LEVELS:
+            raise ConfigError(f"--levels {self.levels}: from 2 (one below full) to {MOST_LEVELS}")
+        if not 0 <= self.tolerance <= 1:
+            raise ConfigError(
+                f"--tolerance {self.tolerance}: from 0 to 1; 0.01 is one point of accuracy"
+            )
+        if self.name is not None and not re.fullmatch(NAME, self.name):
+            raise ConfigError(
+                f"--name {self.name!r:.80}: up to 64 letters, digits, dots, hyphens and "
+                "underscores, the first a letter or a digit"
+            )
+
+
 # ---- the evaluation
 
 
@@ -88,11 +108,9 @@ def measure_levels(
     run: Run,
     data: Sequence[str],
     choose_on: Sequence[str],
-    shares: Sequence[float] = SHARES,
+    shares: Sequence[float],
+    settings: FamilySettings,
     *,
-    levels: int = LEVELS,
-    tolerance: float = TOLERANCE,
-    front_only: bool = False,
     tell: Tell | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Path:
@@ -110,28 +128,27 @@ def measure_levels(
             f"{shared[0]} cannot both choose the levels and certify them: give other problems "
             "(--choose-on), or choose and certify by the same (--choose-on none)"
         )
-    models = candidate_points(run, shares)
+    check_shares(shares)
+    models = points(run)
+    step = run.progress.get("recommended", models[-1].step)
+    models += blend_points(run, step, shares)
     if not choose_on:
         write_blends(run, models)
         return evaluated_series(run, names, models, tell=tell, note=note)
     before = set((run.path / BLENDS).glob("*"))
-    choose = partial(
-        choose_levels,
-        levels=levels,
-        tolerance=tolerance,
-        uncertified=True,
-        front_only=front_only,
-        apart=MARGIN * NOTICEABLE,
-    )
+    tolerance, apart = settings.tolerance, MARGIN * NOTICEABLE
+    settings = replace(settings, uncertified=True)
     longest, measured = _measured(run, choose_on, models, tolerance, tell)
-    chosen = choose(measured, longest)
-    if shares and chosen:
+    chosen = choose_levels(measured, longest, settings, apart)
+    if shares and chosen:  # more blends, for the places that no usable candidate fills
+        own = {c: share_of(c.name) for c in measured if c.step == step}
+        lengths = {1.0 if share is None else share: c.len.value for c, share in own.items()}
         usable = _feasible(measured, longest, tolerance)
-        models += _models_between(
-            run, models[-1].step, chosen[0], measured, usable, longest, levels
-        )
+        ends = (chosen[0].len.value, longest)
+        more = shares_between(*ends, settings.levels - 1, usable, lengths | {0.0: longest})
+        models += blend_points(run, step, more)
         longest, measured = _measured(run, choose_on, models, tolerance, tell)
-        chosen = choose(measured, longest)
+        chosen = choose_levels(measured, longest, settings, apart)
     note(f"{len(chosen)} levels are chosen from {len(measured)} candidates")
     kept = {BASE, *(c.name for c in chosen)}
     final = [point for point in models if point.name in kept]
@@ -141,23 +158,6 @@ def measure_levels(
             shutil.rmtree(folder)
     series = f"{CERTIFIED}-{folder_label(names)}"
     return evaluated_series(run, names, final, series, tell=tell, note=note)
-
-
-def _models_between(
-    run: Run,
-    step: int,
-    shortest: Candidate,
-    measured: Sequence[Candidate],
-    usable: Sequence[Candidate],
-    longest: float,
-    levels: int,
-) -> list[Point]:
-    """Blends of a step's checkpoint for the places that no usable candidate fills."""
-    shares = {c: share_of(c.name) for c in measured if c.step == step}
-    lengths = {1.0 if share is None else share: c.len.value for c, share in shares.items()}
-    lengths[0.0] = longest
-    more = shares_between(shortest.len.value, longest, levels - 1, usable, lengths)
-    return blend_points(run, step, more)
 
 
 def _measured(
@@ -178,15 +178,8 @@ def _problems_of(name: str) -> str:
     return f"{file.resolve() if file.is_file() else selection.name}/{selection.split}"
 
 
-def candidate_points(run: Run, shares: Sequence[float]) -> list[Point]:
-    """The base, the checkpoints, and blends of the base and the checkpoint that is recommended."""
-    check_shares(shares)
-    every = points(run)
-    step = run.progress.get("recommended", every[-1].step)
-    return [*every, *blend_points(run, step, shares)]
-
-
 def blend_points(run: Run, step: int, shares: Sequence[float]) -> list[Point]:
+    """Blends of the base and a step's checkpoint."""
     folders = [blend_folder(run, step, share) for share in shares]
     return [Point(folder.name, step, str(folder)) for folder in folders]
 
@@ -233,7 +226,6 @@ def evaluated_series(
 
 
 def write_blends(run: Run, models: Sequence[Point]) -> None:
-    """The folders of those models that are blends."""
     for point in models:
         if (share := share_of(point.name)) is not None:
             write_blend(run, point.step, share)
@@ -304,21 +296,17 @@ def certify(
 def choose_levels(
     candidates: Sequence[Candidate],
     base_length: float,
-    *,
-    levels: int,
-    tolerance: float,
-    uncertified: bool = False,
-    front_only: bool = False,
+    settings: FamilySettings,
     apart: float = NOTICEABLE,
 ) -> list[Candidate]:
     """The candidates that become levels below `full`, shortest first.
 
     Only certified ones count, unless `uncertified`, and only the Pareto front, if `front_only`.
     """
-    usable = [
-        c for c in _feasible(candidates, base_length, tolerance) if uncertified or c.certified
-    ]
-    return spread_by_length(front(usable) if front_only else usable, levels - 1, base_length, apart)
+    feasible = _feasible(candidates, base_length, settings.tolerance)
+    usable = [c for c in feasible if settings.uncertified or c.certified]
+    usable = front(usable) if settings.front_only else usable
+    return spread_by_length(usable, settings.levels - 1, base_length, apart)
 
 
 def _feasible(
@@ -432,19 +420,6 @@ def _why_uncertified(checkpoints: Sequence[Candidate], base_length: float, toler
 # ---- the family
 
 
-def check_settings(levels: int, tolerance: float, name: str | None = None) -> None:
-    """Refuses what no family can be made with, before anything is measured for it."""
-    if not 2 <= levels <= MOST_LEVELS:
-        raise ConfigError(f"--levels {levels}: from 2 (one below full) to {MOST_LEVELS}")
-    if not 0 <= tolerance <= 1:
-        raise ConfigError(f"--tolerance {tolerance}: from 0 to 1; 0.01 is one point of accuracy")
-    if name is not None and not re.fullmatch(NAME, name):
-        raise ConfigError(
-            f"--name {name!r:.80}: up to 64 letters, digits, dots, hyphens and underscores, the "
-            "first a letter or a digit"
-        )
-
-
 def name_of_family(run_name: str) -> str:
     """A run's name as clients can use it."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).lstrip("._-")
@@ -455,48 +430,35 @@ def build_family(
     run: Run,
     folder: Path,
     file: Path,
+    settings: FamilySettings,
     *,
-    name: str | None = None,
     chosen_on: Sequence[str] = (),
-    levels: int = LEVELS,
-    tolerance: float = TOLERANCE,
-    uncertified: bool = False,
-    front_only: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> Family:
     """The family for `file`, from the series in `folder`."""
-    check_settings(levels, tolerance, name)
     base, *checkpoints = read_series(folder)
     evaluations = {c.name: load(folder / c.name) for c in (base, *checkpoints)}
-    checkpoints = certify(checkpoints, evaluations, tolerance)
-    chosen = choose_levels(
-        checkpoints,
-        base.len.value,
-        levels=levels,
-        tolerance=tolerance,
-        uncertified=uncertified,
-        front_only=front_only,
-    )
+    checkpoints = certify(checkpoints, evaluations, settings.tolerance)
+    chosen = choose_levels(checkpoints, base.len.value, settings)
     if not any(candidate.certified for candidate in chosen):
-        otherwise = "" if uncertified else ", or offer levels without certificate (--all)"
-        note(_why_uncertified(checkpoints, base.len.value, tolerance) + otherwise)
+        otherwise = "" if settings.uncertified else ", or offer levels without certificate (--all)"
+        note(_why_uncertified(checkpoints, base.len.value, settings.tolerance) + otherwise)
     on_front = [*front(chosen), base]
     names = [*level_names(len(chosen)), FULL]
+    chosen = [*chosen, base]
     return Family(
         format=FORMAT,
-        name=name or name_of_family(short_name(run.config.name)),
+        name=settings.name or name_of_family(short_name(run.config.name)),
         method=name_of(run.config.method),
-        tolerance=float(tolerance),
+        tolerance=float(settings.tolerance),
         candidates=len(checkpoints),
         measured=_measurement(evaluations[BASE], folder.name, chosen_on),
         prompt=run.config.prompt,
         levels=[
             _level(run, evaluations[c.name], file, c, level_name, c in on_front)
-            for level_name, c in zip(names, [*chosen, base], strict=True)
+            for level_name, c in zip(names, chosen, strict=True)
         ],
-        examples=_examples(
-            [evaluations[c.name] for c in (*chosen, base)], [c.len.value for c in (*chosen, base)]
-        ),
+        examples=_examples([evaluations[c.name] for c in chosen], [c.len.value for c in chosen]),
         versions=versions(),
     )
 

@@ -20,8 +20,6 @@ METHODS = {
     "reference is matched, restore accuracy first where it is not, then raise accuracy within the "
     "length that was reached."
 }
-
-
 MERGED_USE = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -122,11 +120,7 @@ def push_folder(folder: Path, repository: str, *, private: bool = False) -> str:
         advice = "log in with `hf auth login`, or set HF_TOKEN to a token that may write"
         reason = advice if status in (401, 403) else str(error).splitlines()[0]
         raise EngineError(f"{repository} cannot be pushed: {reason}.") from None
-    except (
-        OSError,
-        RuntimeError,
-        httpx.HTTPError,
-    ) as error:  # no network, or an upload that broke off
+    except (OSError, RuntimeError, httpx.HTTPError) as error:  # no network, or it broke off
         reason = " ".join(str(error).split())[:300]
         raise EngineError(f"{repository} cannot be pushed: {reason}.") from None
     return str(commit.commit_url)
@@ -225,7 +219,6 @@ def certificate_sentence(certificate: LevelCertificate | None) -> str:
 
 
 def _weights(level: Level) -> str:
-    """Where the weights come from."""
     if level.share is None:
         return f"step {level.step}"
     return (

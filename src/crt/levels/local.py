@@ -405,7 +405,7 @@ class LocalEngine:
         try:
             if call.stream and call.kind == "chat":
                 delta = {"delta": {"role": "assistant", "content": ""}}
-                yield {**head, "choices": [_choice(each.index, delta) for each in generations]}
+                yield {**head, "choices": [_choice(g.index, delta) for g in generations]}
             async for choices in _read_choices(generations, reader, call.kind):
                 if call.stream:
                     running = request.stream_options.continuous_usage_stats
@@ -470,7 +470,6 @@ def _choice(index: int, text: dict[str, Any], finish_reason: str | None = None) 
 
 
 def _whole_choices(kind: Kind, reader: AnswerReader) -> list[dict[str, Any]]:
-    """The choices of an answer that has ended."""
     choices: list[dict[str, Any]] = []
     for index, splitter in sorted(reader.splitters.items()):
         thinking, answer = splitter.texts

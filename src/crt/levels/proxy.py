@@ -375,11 +375,11 @@ def _add_models(router: APIRouter, service: Service) -> None:
 
     @router.get("/v1/models/{name}")
     async def one_model(name: str) -> JSONResponse:
-        known = f"{service.family.name}:{name}" if service.family.level(name) else name
-        if known not in models:
+        model = f"{service.family.name}:{name}" if service.family.level(name) else name
+        if model not in models:
             message = f"There is no model {name[:80]!r}."
             raise ApiError(404, message, param="model", code="model_not_found")
-        return JSONResponse(models[known])
+        return JSONResponse(models[model])
 
     @router.get("/metrics")
     async def metrics() -> Response:

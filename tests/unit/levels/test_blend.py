@@ -10,7 +10,7 @@ from crt.cli import main
 from crt.errors import ConfigError, DataError
 from crt.io import write_sealed
 from crt.levels.blend import blend_weights, check_shares, share_of, write_blend
-from crt.levels.choose import measure_levels
+from crt.levels.choose import FamilySettings, measure_levels
 from crt.levels.family import family_file, read_family
 from crt.recipes import config_of
 from crt.run import Run
@@ -147,6 +147,6 @@ def test_levels_are_chosen_and_certified_on_different_problems(run, capsys):
     assert measured == ["base", "step-0010", "step-0010-x0.50"]
     assert list((run.path / "blends").iterdir()) == []  # it became no level
     with pytest.raises(ConfigError, match="pocket/test cannot both choose"):
-        measure_levels(run, (), ("pocket/test:8",), ())
+        measure_levels(run, (), ("pocket/test:8",), (), FamilySettings())
     assert main(["family", str(run.path), "--shares", "a"]) == 2
     assert main(["family", str(run.path), "--evaluation", "x", "--shares", "0.5"]) == 2

@@ -5,6 +5,7 @@ A family is what was measured of weights that are still there.
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from crt.evaluation.store import load
 from crt.io import sha256
 from crt.levels.choose import (
     Candidate,
+    FamilySettings,
     build_family,
     certify,
     choose_levels,
@@ -39,6 +41,8 @@ from crt.levels.family import (
 from crt.recipes import config_of
 from crt.run import Run
 from tests.support.levels import certificate, interval, make_endless
+
+FOUR = FamilySettings(levels=4)  # within one point
 
 
 def point(name, accuracy, length, lower_bound=None, base=0.90):
@@ -69,24 +73,23 @@ def test_the_front_is_what_no_shorter_one_equals():
 
 def test_without_certificate_not_offered_unless_asked_for():
     points = [point("sure", 0.90, 60, lower_bound=-0.009), point("unsure", 0.90, 50, -0.02)]
-    how = {"levels": 4, "tolerance": 0.01}
-    assert choose_levels(points, 100, **how) == [points[0]]
-    both = choose_levels(points, 100, **how, uncertified=True)
+    assert choose_levels(points, 100, FOUR) == [points[0]]
+    both = choose_levels(points, 100, replace(FOUR, uncertified=True))
     assert names(both) == ["unsure", "sure"]
 
 
 def test_what_lost_accuracy_is_never_a_level():
     lost = point("lost", 0.88, 50)  # two points below the base; one is allowed
-    assert choose_levels([lost], 100, levels=4, tolerance=0.01, uncertified=True) == []
+    assert choose_levels([lost], 100, replace(FOUR, uncertified=True)) == []
 
 
 def test_what_is_longer_than_the_base_is_no_level():
-    assert choose_levels([point("long", 0.95, 120)], 100, levels=4, tolerance=0.01) == []
+    assert choose_levels([point("long", 0.95, 120)], 100, FOUR) == []
 
 
 def test_the_front_alone_when_asked_for():
     points = [point("a", 0.90, 50), point("b", 0.90, 60)]
-    chosen = choose_levels(points, 100, levels=4, tolerance=0.01, front_only=True)
+    chosen = choose_levels(points, 100, replace(FOUR, front_only=True))
     assert names(chosen) == ["a"]
 
 
@@ -94,7 +97,7 @@ def test_levels_differ_noticeably_in_length():
     lengths = {"short": 50, "near": 57, "longer": 57.5, "almost full": 87.1}
     points = [point(name, 0.90, length) for name, length in lengths.items()]
     # 57 / 50 is 1.14; 100 / 87.1 is 1.148; at least 1.15 is wanted
-    assert names(choose_levels(points, 100, levels=4, tolerance=0.01)) == ["short", "longer"]
+    assert names(choose_levels(points, 100, FOUR)) == ["short", "longer"]
 
 
 def test_as_many_levels_as_there_can_be_at_even_ratios():
@@ -135,7 +138,7 @@ def test_a_file_cannot_choose_and_certify_under_two_names(run, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     with pytest.raises(ConfigError, match=r"a\.jsonl/test cannot both choose"):
-        measure_levels(run, ("a.jsonl",), (f"{tmp_path}/./a.jsonl:1",), ())
+        measure_levels(run, ("a.jsonl",), (f"{tmp_path}/./a.jsonl:1",), (), FOUR)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def run(tmp_path_factory):
     result = Run.create(folder / "run", config)
     sooner(folder / "base", result.checkpoint(10))
     (result.checkpoint(10) / "record.json").write_text('{"step": 10}')
-    measure_levels(result, (), (), ())
+    measure_levels(result, (), (), (), FOUR)
     return result
 
 
@@ -192,10 +195,11 @@ def sooner(base, to):
 
 def test_from_a_run_to_a_family(run, tmp_path):
     notes = []
-    folder = measure_levels(run, (), (), (), note=notes.append)
+    folder = measure_levels(run, (), (), (), FOUR, note=notes.append)
     assert "figures are those of" in notes[0]  # the evaluation is not made twice
     file = tmp_path / "family.json"
-    family = build_family(run, folder, file, tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
+    allowing = FamilySettings(tolerance=0.3)  # 0.05^(1/12) − 1 is −0.22
+    family = build_family(run, folder, file, allowing)
     concise, full = family.levels
     assert (concise.name, concise.step, full.name, full.step) == ("concise", 10, "full", 0)
     assert concise.len.value < 12 < full.len.value  # the base mostly runs into its cap of 24
@@ -219,9 +223,9 @@ def test_the_command_writes_it_and_says_what_is_next(run, capsys):
 def test_a_level_may_lie_between_the_base_and_a_checkpoint(run, tmp_path):
     """The blend ends later than the checkpoint and sooner than the base, which does not end."""
     other = Run.open(shutil.copytree(run.path, tmp_path / "run"))
-    folder = measure_levels(other, (), (), (0.2,))
+    folder = measure_levels(other, (), (), (0.2,), FOUR)
     file = other.path / "family.json"
-    family = build_family(other, folder, file, tolerance=0.4)
+    family = build_family(other, folder, file, FamilySettings(tolerance=0.4))
     concise, balanced, full = family.levels
     assert (concise.share, balanced.share, full.share) == (None, 0.2, None)
     assert (concise.step, balanced.step) == (10, 10)
@@ -309,14 +313,14 @@ def test_other_weights_than_those_measured_are_noticed(run, tmp_path):
     try:
         weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(DataError, match="other weights than those that were measured"):
-            build_family(run, folder, tmp_path / "family.json", tolerance=0.3)
+            build_family(run, folder, tmp_path / "family.json", FamilySettings(tolerance=0.3))
     finally:
         weights.write_bytes(whole)
 
 
 def test_mistakes_are_one_sentence(run, tmp_path, capsys):
     with pytest.raises(ConfigError, match="--levels 1"):
-        build_family(run, run.path / "evaluations" / "sums", tmp_path / "f.json", levels=1)
+        FamilySettings(levels=1)
     with pytest.raises(DataError, match="is not a series"):
         read_series(tmp_path)
     assert main(["family", str(tmp_path)]) == 2
