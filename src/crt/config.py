@@ -115,8 +115,8 @@ def _without_removed(settings: Table, kind: Any) -> Table:
     if kind not in CRT_PARTS:
         return settings
     kept = {name: value for name, value in settings.items() if not removed_setting(name, value)}
-    switched = kind is Shorten and kept != settings or kind is Refine and "rule" not in settings
-    return kept | {"rule": "switch"} if switched else kept
+    older = kept != settings if kind is Shorten else kind is Refine and "rule" not in settings
+    return kept | {"rule": "switch"} if older else kept
 
 
 def _section_class(annotation: Any) -> Any:

@@ -202,9 +202,9 @@ def between_old_and_mean(step: int) -> None:
     original = Path.rename
 
     def rename(self: Path, target: Path) -> Path:
-        if self.name == f".unfinished-step-{step:04d}" and not Path(target).exists():
-            if (Path(target).parent / f".replaced-step-{step:04d}").exists():
-                kill()
+        old = self.with_name(f".replaced-step-{step:04d}")
+        if self.name == f".unfinished-step-{step:04d}" and old.exists():
+            kill()
         return original(self, target)
 
     Path.rename = rename  # type: ignore[method-assign]

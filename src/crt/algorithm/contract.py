@@ -20,7 +20,6 @@ from crt.algorithm.objectives import (
     Decision,
     Guarded,
     Objective,
-    Refine,
     Shorten,
     Term,
     length_term,

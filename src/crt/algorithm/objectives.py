@@ -203,9 +203,10 @@ LARGEST_MULTIPLIER = 100.0
 def priced_reward(batch: Batch, accuracy: float, margin: float, length: float = 1.0) -> Decision:
     """Both goals in one reward: r = λ·c − μ·(L/L̄ if correct else 1).
 
-    A response costs its tokens in units of the batch's mean L̄, a wrong one as much as a mean
-    response, so that nothing is gained by being short and wrong. Tokens are compared across problems, so the step saves where the tokens are: its
-    advantages need one scale for the batch, not one per problem.
+    A response costs its tokens in units of the batch's mean L̄. A wrong one costs as much as a mean
+    response, so that nothing is gained by being short and wrong. Tokens are compared across
+    problems, so the step saves where the tokens are: its advantages need one scale for the batch,
+    not one per problem.
     """
     mean = max(1.0, batch.mean_length)  # L̄
     cost = np.where(batch.correct, batch.length / mean, 1.0)
