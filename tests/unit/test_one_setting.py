@@ -71,7 +71,7 @@ def test_the_optimum_gets_longer_with_the_accuracy_that_is_wanted():
 def test_all_methods_do_the_same_work(world):
     jobs = jobs_of(WORLDS[world], METHODS, seed=3)
     assert len({job.name for job in jobs}) == len(METHODS)
-    assert {job.config.schedule.tokens for job in jobs} == {300_000}
+    assert {job.config.schedule.tokens for job in jobs} == {700_000}
     assert {job.config.evaluation.data for job in jobs} == {(f"{WORLDS[world].data}/test:2000",)}
     assert {job.seed for job in jobs} == {3}
 
@@ -104,6 +104,7 @@ def test_a_short_run_becomes_rows_and_a_page(tmp_path, monkeypatch):
         "schedule.tokens=2000", "schedule.steps=2", "schedule.save_every=1",
         "schedule.problems_per_step=2", "validation.problems=4", "validation.finalists=1",
         "validation.final_rollouts=2", "evaluation.rollouts=1", "reference.rollouts=2",
+        "schedule.average=1",
     )  # fmt: skip
     monkeypatch.setattr(one_setting, "SETTINGS", settings)
     assert carry_out(tmp_path / "runs", ["chunks"], ["crt_1s"], [1], 1)

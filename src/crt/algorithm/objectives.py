@@ -108,7 +108,7 @@ class Shorten:
     tolerance: float = 0.0  # ε
     slack: float = 0.01  # η, of the switch
     rule: Rule = "multiplier"  # how the guard enters
-    rate: float = 0.2  # κ, of the multiplier
+    rate: float = 0.5  # κ, of the multiplier
     multiplier: float = field(default=1.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
 
@@ -146,7 +146,7 @@ class Refine:
     length_tolerance: float = 0.02  # δ
     length_slack: float = 0.01  # η_L, of the switch
     rule: Rule = "multiplier"  # how the length is kept
-    rate: float = 0.2  # κ, of the multiplier
+    rate: float = 0.5  # κ, of the multiplier
     multiplier: float = field(default=0.0, metadata=STATE)  # μ
     variance: float | None = field(default=None, metadata=STATE)  # of the excess, averaged
 
@@ -251,7 +251,7 @@ class Guarded:
 
     inner: Any = field(default_factory=lambda: LengthOnly(), metadata=START)  # an Objective
     tolerance: float = 0.0  # ε
-    rate: float = 0.2  # κ
+    rate: float = 0.5  # κ
     multiplier: float = field(default=0.0, metadata=STATE)  # λ
     variance: float | None = field(default=None, metadata=STATE)  # of the gap, averaged
 

@@ -17,6 +17,7 @@ import builtins
 import contextlib
 import ctypes
 import importlib
+import importlib.abc
 import json
 import os
 import platform
@@ -27,7 +28,6 @@ import sysconfig
 import types
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from functools import partial
 from typing import Any, NoReturn
 
 MAX_MESSAGE = 16 * 2**20  # bytes
@@ -36,8 +36,12 @@ MAX_ITEMS = 100_000  # of an iterator that a function returned
 libc = ctypes.CDLL(None, use_errno=True)
 prctl = getattr(libc, "prctl", lambda *_: -1)  # Linux alone has it
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-CLONE_NEWUSER, CLONE_NEWIPC, CLONE_NEWNET = 0x10000000, 0x08000000, 0x40000000
-CLONE_THREAD = 0x10000
+CLONE_NEWUSER, CLONE_NEWIPC, CLONE_NEWNET, CLONE_THREAD = (
+    0x10000000,
+    0x08000000,
+    0x40000000,
+    0x10000,
+)
 EPERM, ENOSYS, SIGKILL = 1, 38, 9
 
 # System calls that are refused, for x86_64 and arm64.
@@ -180,15 +184,16 @@ class Peer:
     """Messages to and from the other process, with a limit on their size."""
 
     def __init__(self, reader: int, writer: int) -> None:
-        self.reader, self.writer = os.fdopen(reader, "rb"), os.fdopen(writer, "wb")
+        self.reader, self.writer = reader, writer
         self.changes = False  # whether a call may change its arguments in place
 
     def send(self, message: Any) -> None:
         content = json.dumps(message).encode()
         if len(content) > MAX_MESSAGE:
             raise ValueError("a value is too large to be passed on")
-        self.writer.write(struct.pack("=I", len(content)) + content)
-        self.writer.flush()
+        content = struct.pack("=I", len(content)) + content
+        while content:
+            content = content[os.write(self.writer, content) :]
 
     def receive(self) -> Any:
         (size,) = struct.unpack("=I", self._read(4))
@@ -197,10 +202,14 @@ class Peer:
         return json.loads(self._read(size))
 
     def _read(self, size: int) -> bytes:
-        content = self.reader.read(size)
-        if len(content) < size:
-            raise EOFError
-        return content
+        pieces: list[bytes] = []
+        while size:
+            piece = os.read(self.reader, min(size, 2**20))
+            if not piece:
+                raise EOFError
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
 
 
 COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
@@ -269,9 +278,17 @@ class Unsent(Exception):
     """The tests use what cannot be sent to another process: nothing is known about the program."""
 
 
-def run(source: str, module: types.ModuleType) -> None:
-    """Runs a text in a module: what this whole file is there to make safe."""
-    exec(compile(source, "<string>", "exec"), vars(module))  # noqa: S102
+class Source(importlib.abc.InspectLoader):
+    """Runs a text as a module."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get_source(self, fullname: str) -> str:
+        return self.text
+
+    def run(self, module: types.ModuleType) -> None:
+        self.exec_module(module)
 
 
 # ---- The process of the program
@@ -289,7 +306,7 @@ def run_program(peer: Peer) -> NoReturn:
         return len(objects) - 1
 
     try:
-        run(setup + "\n" + program, module)
+        Source(setup + "\n" + program).run(module)
         peer.send(["loaded", {n: keep(v) for n, v in vars(module).items() if n[:2] != "__"}])
     except BaseException as error:
         peer.send(["failed", f"{type(error).__name__}: {error}"[:200]])
@@ -297,13 +314,13 @@ def run_program(peer: Peer) -> NoReturn:
     while True:
         action, number, name, arguments, named = peer.receive()
         try:
-            target, values = objects[number], decode(arguments, objects.__getitem__)
+            found, values = objects[number], decode(arguments, objects.__getitem__)
             if action == "call":
-                result = target(*values, **decode(named, objects.__getitem__))
+                result = found(*values, **decode(named, objects.__getitem__))
             elif action == "get":
-                result = getattr(target, name)
+                result = getattr(found, name)
             else:
-                result = setattr(target, name, values[0])
+                result = setattr(found, name, values[0])
             reply = ["value", encode(result, keep), encode(values, keep)]
         except BaseException as error:
             reply = ["raised", type(error).__name__, str(error)[:200]]
@@ -335,19 +352,19 @@ def _ask(remote: Remote, action: str, name: str, arguments: Any, named: Any) -> 
     peer, number = object.__getattribute__(remote, "_remote")
     sent = _encode_arguments(list(arguments)), _encode_arguments(named)
     peer.send([action, number, name, *sent])
-    find = partial(Remote, peer)
+    found = lambda number: Remote(peer, number)  # noqa: E731
     match peer.receive():
         case ["value", result, after]:
             if peer.changes:
-                for argument, changed in zip(arguments, decode(after, find), strict=True):
+                for argument, changed in zip(arguments, decode(after, found), strict=True):
                     _change(argument, changed)
-            return decode(result, find)
+            return decode(result, found)
         case ["raised", str(kind), str(message)]:
             error: Any = getattr(builtins, kind, None)
             # a StopIteration would end a loop of the tests as if all were done
             refused = StopIteration | StopAsyncIteration
-            is_error = isinstance(error, type) and issubclass(error, Exception)
-            if is_error and not issubclass(error, refused):
+            known = isinstance(error, type) and issubclass(error, Exception)
+            if known and not issubclass(error, refused):
                 raise error(message)
             raise RuntimeError(f"{kind}: {message}")
     raise EOFError
@@ -393,7 +410,7 @@ def run_tests(peer: Peer, request: dict[str, Any]) -> tuple[str, str]:
         case _:
             return "failed", "the program ended"
     module = types.ModuleType("tests")
-    run(setup, module)
+    Source(setup).run(module)
     for name in wanted or shadowed:
         if name in sys.stdlib_module_names:  # the tests' `math` is not the program's
             setattr(module, name, importlib.import_module(name))
@@ -403,7 +420,7 @@ def run_tests(peer: Peer, request: dict[str, Any]) -> tuple[str, str]:
     for statement in statements:
         source = ast.unparse(statement)
         try:
-            run(source, module)
+            Source(source).run(module)
         except Unsent as error:
             return "unknown", str(error)
         except EOFError:

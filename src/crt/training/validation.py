@@ -128,7 +128,7 @@ def average_last(run: Run, context: RunContext, floor: Floor) -> None:
     """
     stage, count = stage_of(run).number, run.config.schedule.average
     records = run.checkpoints
-    steps = [step for step, record in records.items() if record["stage"] == stage][-count:]
+    steps = [step for step, record in records.items() if record.get("stage") == stage][-count:]
     steps = [step for step in steps if is_sound(run, context, step)]
     if len(steps) < 2 or records[steps[-1]].get("mean_of"):
         return

@@ -128,7 +128,7 @@ def test_bare_answers_that_are_wrong(models, tmp_path):
 
 
 def test_accuracy_far_below_the_floor_for_long(models, tmp_path):
-    done = alarmed(tmp_path, models / "right", ["0"] * 12, seed=4, rate=10.0)
+    done = alarmed(tmp_path, models / "right", ["0"] * 12, seed=6, rate=10.0)
     run = stopped(tmp_path, done, "under the floor for 30 steps", "Lower optim.learning_rate")
     assert all(row["accuracy"] < 0.5 for row in run.steps[-30:])
 

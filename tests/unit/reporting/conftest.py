@@ -87,7 +87,7 @@ def write_series(folder: Path, courses: Sequence[tuple[int, Sequence[Sequence[An
         model = f"checkpoints/{name}" if step else "pocket"
         write_evaluation(folder / name, answers, model=model)
         done.append((Point(name, step, model), load(folder / name)))
-    write_json(folder / "series.json", series(done, 0.01))
+    write_json(folder / "series.json", series(done))
     return folder
 
 
