@@ -107,7 +107,7 @@ def test_a_short_run_becomes_rows_and_a_page(tmp_path, monkeypatch):
         "schedule.average=1",
     )  # fmt: skip
     monkeypatch.setattr(one_setting, "SETTINGS", settings)
-    assert carry_out(tmp_path / "runs", ["chunks"], ["crt_1s"], [1], 1)
+    assert carry_out(tmp_path / "runs", ["chunks"], ["crt_1s"], [3], 1)
     rows = one_setting.rows_so_far()
     assert {r["checkpoint"] for r in rows} == {"last", "recommended"}
     assert all(r["world"] == "chunks" and r["optimum_len"] > 0 for r in rows)
@@ -115,7 +115,7 @@ def test_a_short_run_becomes_rows_and_a_page(tmp_path, monkeypatch):
     assert "| crt_1s | 1 |" in text and "nan" not in text
     # killed before the last of its evaluations it is no result yet: the other row would be missing
     first, *others = (tmp_path / "runs").glob(
-        "chunks/seed1/evaluations/crt_1s-seed1/*/figures.json"
+        "chunks/seed3/evaluations/crt_1s-seed3/*/figures.json"
     )
     assert others
     first.unlink()
