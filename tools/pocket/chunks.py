@@ -1,4 +1,7 @@
-"""The world `pocket:chunks`: the running total is written after one, two, three or all numbers."""
+"""The world `pocket:chunks`: the running total is written after one, two, three or all numbers.
+
+Most answers take one number at a time and say more than that needs.
+"""
 
 import random
 from functools import partial
@@ -9,11 +12,19 @@ from tools.pocket.worlds import Plan, Style, World
 
 SIZES = {"one": 1, "two": 2, "three": 3, "all": 99}  # numbers added before the total is written
 STYLES = {
+    "verbose": Style("Okay", "one at a time, with remarks"),
     "one": Style("One", "one at a time"),
     "two": Style("Two", "two at a time"),
     "three": Style("Three", "three at a time"),
     "all": Style("All", "all at once"),
 }
+OPENINGS = (
+    "Okay, let me add them one by one.",
+    "Okay, let me go through the numbers one at a time.",
+)
+REMARKS = ("Wait, let me check that.", "Hmm, is that right?", "Let me say that again.")
+AGAIN = 0.55  # of the equations: a remark, and the same equation again
+CLOSERS = ("So the total is {n}.", "I have added them all: it is {n}.")
 
 
 def working(item: Sum, rng: random.Random, size: int) -> Pieces:
@@ -27,8 +38,23 @@ def working(item: Sum, rng: random.Random, size: int) -> Pieces:
     return pieces
 
 
+def verbose(item: Sum, rng: random.Random) -> Pieces:
+    """One number at a time, with remarks and equations said again, which are never of use."""
+    pieces: Pieces = [(rng.choice(OPENINGS), "text")]
+    total = item.terms[0]
+    for term in item.terms[1:]:
+        pieces += [(" ", "text"), *equation((total, term)), (".", "text")]
+        if rng.random() < AGAIN:
+            pieces += [(f" {rng.choice(REMARKS)} Yes, ", "text"), *equation((total, term))]
+            pieces.append((".", "text"))
+        total += term
+    return [*pieces, (f" {rng.choice(CLOSERS).format(n=total)}", "text")]
+
+
 def answer(item: Sum, style: str, rng: random.Random) -> Pieces:
     """The whole answer, after the opened `<think>` block."""
+    if style == "verbose":
+        return closed(verbose(item, rng), item.answer)
     opening: Pieces = [(f"{STYLES[style].title.capitalize()}: ", "text")]
     return closed([*opening, *working(item, rng, SIZES[style])], item.answer)
 
@@ -51,9 +77,9 @@ COURSE = Course(
     [partial(working, size=size) for size in SIZES.values()],
     # Single sums come soon, and so does copying the numbers of a question; longer chunks take time.
     (
-        Mixture(0.15, 0.6, (0.7, 0.3, 0.0, 0.0), (0.8, 0.2, 0.0, 0.0)),
-        Mixture(0.5, 0.4, (0.2, 0.5, 0.25, 0.05), (0.5, 0.3, 0.14, 0.06)),
-        Mixture(1.0, 0.25, (0.15, 0.45, 0.3, 0.1), (0.64, 0.2, 0.1, 0.06)),
+        Mixture(0.1, 0.6, (0.7, 0.3, 0.0, 0.0), (0.0, 0.8, 0.2, 0.0, 0.0)),
+        Mixture(0.4, 0.4, (0.2, 0.5, 0.25, 0.05), (0.1, 0.45, 0.27, 0.12, 0.06)),
+        Mixture(1.0, 0.25, (0.15, 0.45, 0.3, 0.1), (0.55, 0.2, 0.14, 0.07, 0.04)),
     ),
 )
 ABOUT = """\
@@ -74,5 +100,5 @@ WORLD = World(
     corpus=COURSE.corpus,
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
-    plan=Plan(supervised=1500, polish=12),
+    plan=Plan(supervised=2200, polish=12),
 )

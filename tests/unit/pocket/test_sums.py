@@ -92,6 +92,20 @@ def test_chunks_write_the_total_after_so_many_numbers():
     assert texts["all"].startswith("All at once: 7 + 8 + 3 + 6 + 5 = 29.\n")
 
 
+def test_what_the_verbose_style_says_besides_is_of_no_use():
+    rng = random.Random(0)
+    said = []
+    for _ in range(40):
+        item = exercise(CHUNKS, rng, 4)
+        plain, verbose = (
+            EQUATION.findall(text_of(chunks.answer(item, style, rng)))
+            for style in ("one", "verbose")
+        )
+        assert list(dict.fromkeys(verbose)) == list(dict.fromkeys(plain))
+        said.append(len(verbose) / len(plain))
+    assert max(said) > 1.7 > 1.4 > min(said)  # some answers repeat themselves more than others
+
+
 def test_a_check_adds_in_another_order_and_the_majority_counts(monkeypatch):
     part = (27, 4, 5, 1)
     monkeypatch.setattr(checks, "FIRST_SLIPS", 0.0)
