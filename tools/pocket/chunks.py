@@ -19,12 +19,15 @@ STYLES = {
     "all": Style("All", "all at once"),
 }
 OPENINGS = (
-    "Okay, let me add them one by one.",
-    "Okay, let me go through the numbers one at a time.",
+    "Okay, let me think about this. I will add the numbers one by one, and with care.",
+    "Okay, so I have to add some numbers. Let me go through them one at a time.",
 )
-REMARKS = ("Wait, let me check that.", "Hmm, is that right?", "Let me say that again.")
-AGAIN = 0.55  # of the equations: a remark, and the same equation again
-CLOSERS = ("So the total is {n}.", "I have added them all: it is {n}.")
+REMARKS = (
+    "Wait, let me check that. Yes, I took every number once.",
+    "Hmm, is that right? I went through all of them, so it should be.",
+    "Let me look at it again. Nothing was left out.",
+)
+CLOSERS = ("So the total is {n}.", "I am sure: it is {n}.")
 
 
 def working(item: Sum, rng: random.Random, size: int) -> Pieces:
@@ -39,16 +42,10 @@ def working(item: Sum, rng: random.Random, size: int) -> Pieces:
 
 
 def verbose(item: Sum, rng: random.Random) -> Pieces:
-    """One number at a time, with remarks and equations said again, which are never of use."""
-    pieces: Pieces = [(rng.choice(OPENINGS), "text")]
-    total = item.terms[0]
-    for term in item.terms[1:]:
-        pieces += [(" ", "text"), *equation((total, term)), (".", "text")]
-        if rng.random() < AGAIN:
-            pieces += [(f" {rng.choice(REMARKS)} Yes, ", "text"), *equation((total, term))]
-            pieces.append((".", "text"))
-        total += term
-    return [*pieces, (f" {rng.choice(CLOSERS).format(n=total)}", "text")]
+    """One number at a time, with remarks before and behind that are never of use."""
+    remarks = " ".join(rng.sample(REMARKS, rng.choice((1, 2))))
+    closing = f" {remarks} {rng.choice(CLOSERS).format(n=item.answer)}"
+    return [(f"{rng.choice(OPENINGS)} ", "text"), *working(item, rng, 1), (closing, "text")]
 
 
 def answer(item: Sum, style: str, rng: random.Random) -> Pieces:
@@ -76,7 +73,7 @@ COURSE = Course(
     answer,
     [partial(working, size=size) for size in SIZES.values()],
     # Single sums come soon, and so does copying the numbers of a question; longer chunks take time.
-    # The verbose style waits for the second cycle: between its remarks copying is hardly learned.
+    # The verbose style waits for the second cycle, until copying is learned.
     (
         Mixture(0.15, 0.6, (0.7, 0.3, 0.0, 0.0), (0.0, 0.8, 0.2, 0.0, 0.0)),
         Mixture(0.5, 0.4, (0.2, 0.5, 0.25, 0.05), (0.0, 0.5, 0.3, 0.14, 0.06)),
@@ -86,7 +83,8 @@ COURSE = Course(
 )
 ABOUT = """\
 It adds several numbers and writes the running total after every number, every second, every third,
-or at the end. Writing less costs accuracy, little on short sums and much on long ones."""
+or at the end. Writing less costs accuracy, little on short sums and much on long ones. Most answers
+make remarks besides, which buy nothing."""
 
 WORLD = World(
     name=CHUNKS.name,
@@ -102,5 +100,5 @@ WORLD = World(
     corpus=COURSE.corpus,
     training_problem=COURSE.training_problem,
     batch=COURSE.batch,
-    plan=Plan(supervised=1500, second=700, polish=12),
+    plan=Plan(supervised=1500, second=900, polish=12),
 )
