@@ -63,7 +63,7 @@ of every file.
 """
 
 
-START = """It begins with the finished model of `{world}` (SHA-256 of its weights
+START = """It begins with a finished model of `{world}` (SHA-256 of its weights
 `{hash:.16}…`), which can add already. Then come:
 """
 

@@ -27,7 +27,7 @@ DRILL_CHARACTERS = 190  # of one row: about a hundred tokens
 class Mixture:
     """What a batch consists of, up to a point of the supervised phase."""
 
-    until: float  # between 0 and 1
+    until: float  # between 0 and 1; above 1 for what comes after the phase
     drill: float  # part of the batch that is bare arithmetic
     drilled: tuple[float, ...]  # weights of the kinds of drill
     styles: tuple[float, ...]  # shares of the styles

@@ -92,6 +92,15 @@ def test_chunks_write_the_total_after_so_many_numbers():
     assert texts["all"].startswith("All at once: 7 + 8 + 3 + 6 + 5 = 29.\n")
 
 
+def test_what_the_verbose_style_says_besides_is_of_no_use():
+    rng = random.Random(0)
+    for _ in range(40):
+        item = exercise(CHUNKS, rng, 4)
+        plain, verbose = (text_of(chunks.answer(item, style, rng)) for style in ("one", "verbose"))
+        assert EQUATION.findall(verbose) == EQUATION.findall(plain)
+        assert len(verbose) > 1.7 * len(plain)
+
+
 def test_a_check_adds_in_another_order_and_the_majority_counts(monkeypatch):
     part = (27, 4, 5, 1)
     monkeypatch.setattr(checks, "FIRST_SLIPS", 0.0)
