@@ -50,7 +50,8 @@ def what_would_run(config: RunConfig) -> Iterator[str]:
         kept = f"while it keeps {lines}" if lines else "while the method keeps its own guard"
         yield f"The contract: lower {config.contract.cost} {kept}."
     every = "step" if schedule.save_every == 1 else f"{schedule.save_every} steps"
-    yield f"A checkpoint every {every}. {_evaluation(config)}"
+    mean = f" A stage's last one is the mean of {schedule.average}." if schedule.average > 1 else ""
+    yield f"A checkpoint every {every}.{mean} {_evaluation(config)}"
 
 
 def _stages(config: RunConfig) -> Iterator[str]:

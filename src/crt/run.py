@@ -71,7 +71,7 @@ STEP_KEYS = {  # docs/reference/steps.md is made from it
     "there is none",
     "short_wrong_rewarded": "share of responses that are wrong and have a positive advantage",
     "zero_advantage_groups": "share of problems whose advantages are all 0",
-    "multiplier": "λ as used in this step; null for methods without one",
+    "multiplier": "λ as used in this step (μ in Stage II); null for methods without one",
     "budget": "tokens that the prompts of this step asked for, on average (L1; ThinkPrune if "
     "stated); null without a stated budget",
     "problems": "how many problems the step rests on",
