@@ -169,7 +169,7 @@ def main() -> dict[str, tuple[float, float]]:
     shorten = crt.Shorten()
     train_stage(policy, frozen, tokenizer, training, shorten, args.stage_one, args, "Stage I ")
     measure("stage1")
-    # Stage II: raise accuracy; shorten again whenever responses outgrow Stage I's.
+    # Stage II: raise accuracy; length gets a weight while responses are longer than Stage I's.
     frozen = copy.deepcopy(policy).requires_grad_(False)
     rest = training[args.stage_one * args.problems :] or training
     train_stage(policy, frozen, tokenizer, rest, crt.Refine(), args.stage_two, args, "Stage II")

@@ -78,11 +78,12 @@ def averaged_checkpoint(run: Run, steps: Sequence[int]) -> Path:
             if file.name != RECORD:
                 os.link(file, aside / file.name)
             continue
-        mean = load_file(file)
+        last = load_file(file)
+        total = {name: weight.float() for name, weight in last.items()}
         for folder in folders[:-1]:
             for name, weight in load_file(folder / file.name).items():
-                mean[name] += weight
-        mean = {name: total / len(folders) for name, total in mean.items()}
+                total[name] = total[name] + weight
+        mean = {n: (total[n] / len(folders)).to(weight.dtype) for n, weight in last.items()}
         save_file(mean, aside / file.name, metadata={"format": "pt"})
         (aside / file.name).chmod(file.stat().st_mode & 0o777)
     return aside

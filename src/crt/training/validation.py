@@ -127,6 +127,8 @@ def average_last(run: Run, context: RunContext, floor: Floor) -> None:
     apart partly cancels out. The record names the checkpoints in `mean_of`.
     """
     stage, count = stage_of(run).number, run.config.schedule.average
+    if count < 2:
+        return
     records = run.checkpoints
     steps = [step for step, record in records.items() if record.get("stage") == stage][-count:]
     steps = [step for step in steps if is_sound(run, context, step)]
